@@ -3,48 +3,34 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 from numpyro.distributions import Normal
-from numpyro.handlers import substitute, trace
 
-from bayeslab.elimination.conditional import Rule, likelihood_message
-from bayeslab.elimination.terms import Term, terms
+from bayeslab.elimination.conditional import likelihood_message
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.gaussian_processes.dense import NUGGET_PER_VARIANCE, Dense
 from bayeslab.gaussian_processes.distribution import ConditionedProcess, solver_of
-from bayeslab.prediction.known_sites import given_parameters
-from bayeslab.programs.binding import bind
+from bayeslab.prediction.processes.new_inputs import (
+    PredictedProcess,
+    ProcessDraws,
+    at_new_inputs,
+    prior_process,
+    sites_at,
+)
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.missing.observed_values import known_values
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.programs.wrapped_distributions import innermost_distribution
-from bayeslab.results.datatree import has_same_data, posterior_draws
-from bayeslab.verification.findings import find_conditional
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 RELATIVE_TOLERANCE = 1e-10
 """The largest difference between numbers that are the same, relative to what they are computed from."""
-
-
-class _PredictedProcess(NamedTuple):
-    """The process that is predicted.
-
-    rule: how it is eliminated, None where its draws are used. responses: its observed children. of: the terms of the
-    log joint.
-    """
-
-    site: str
-    rule: Rule | None
-    responses: tuple[str, ...]
-    of: tuple[Term, ...]
 
 
 def process_at(
@@ -62,18 +48,20 @@ def process_at(
     only where it has no conditional in closed form. new: the arguments that are others at the new inputs, x for
     example; there may be many of these, since they are taken in blocks.
     Returns f and f_sd (row,) under the name of the process and y and y_sd (row,) of a new measurement, only for Normal
-    responses whose location is affine in f, row by row, and whose scale does not depend on f.
+    responses whose location is affine in f, row by row, and whose scale depends on neither f nor latent sites of rows.
+    Latent sites of rows, as an effect of each, are drawn from their prior at the new inputs. Categories have the codes
+    of the fit.
     covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean of f by the
     inputs, without that of the prior mean. attrs: solver; for another one than the dense, how far it is from that on
     at most 500 rows at the medians of the parameters: see `distance_from_dense`.
-    Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
-    the fit.
+    Raises ValueError where the program has no Gaussian process, or more than one, for other data than those of the fit,
+    for new inputs with other columns than theirs, and for categories that the fit does not know.
     """
     with precision_scope():
-        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
-        asked = asked._replace(responses=_affine_responses(new_bound, _first_draw(values), asked))
-        moments = jax.device_get(_averaged_moments(fit_bound, new_bound, values, asked, (covariance, slope)))
-        medians = {name: jnp.median(value, axis=0) for name, value in values.items()}
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        asked = asked._replace(responses=_affine_responses(new_bound, draws, asked))
+        moments = jax.device_get(_averaged_moments(fit_bound, new_bound, draws, asked, (covariance, slope)))
+        medians = {name: jnp.median(value, axis=0) for name, value in draws.fitted.items()}
         return _dataset(moments, asked.site, new).assign_attrs(_solver_attributes(fit_bound, medians, asked))
 
 
@@ -84,11 +72,11 @@ def process_components(model: Program, data: Data, tree: "DataTree", new: Data) 
     `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
     """
     with precision_scope():
-        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
-        prior = _prior_process(fit_bound, _first_draw(values), asked.site)
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        prior = prior_process(fit_bound, draws.at(0).fitted, asked.site)
         if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
             raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
-        mean, within, square = jax.device_get(_component_moments(fit_bound, new_bound, values, asked))
+        mean, within, square = jax.device_get(_component_moments(fit_bound, new_bound, draws, asked))
         deviation = np.sqrt(within + np.maximum(square - mean**2, 0.0))
         components = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
         return components.assign_coords(component=np.arange(len(mean)))
@@ -101,15 +89,11 @@ def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree"
     process is dense.
     """
     with precision_scope():
-        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
-        num_functions = len(next(iter(values.values()))) if values else 1
-        chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
-        if not values:
-            num_functions = chains * draws
-        functions = jax.device_get(
-            _joint_draws(jax.random.split(raw_key(key), num_functions), fit_bound, new_bound, values, asked)
-        )
-        return _dataset({asked.site: functions.reshape(chains, draws, -1)}, asked.site, new)
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        chains, num_draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
+        keys = jax.random.split(raw_key(key), chains * num_draws)
+        functions = jax.device_get(_joint_draws(keys, fit_bound, new_bound, draws, asked))
+        return _dataset({asked.site: functions.reshape(chains, num_draws, -1)}, asked.site, new)
 
 
 def distance_from_dense(
@@ -139,7 +123,7 @@ def distance_from_dense(
     }
 
 
-def _solver_attributes(bound: Bound, values: Values, asked: _PredictedProcess) -> dict[str, Any]:
+def _solver_attributes(bound: Bound, values: Values, asked: PredictedProcess) -> dict[str, Any]:
     """The name of the solver and, unless it is the dense one, how far it is from that at some parameters."""
     conditioned = _condition_process(bound, values, asked)
     solver = solver_of(conditioned.prior.kernel, conditioned.prior.x, conditioned.prior.solver)
@@ -150,69 +134,21 @@ def _solver_attributes(bound: Bound, values: Values, asked: _PredictedProcess) -
     return columns | distance_from_dense(conditioned.precision, conditioned.linear, prior)
 
 
-def _prepare(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _PredictedProcess]:
-    """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
-    posterior = posterior_draws(tree, "a prediction of a process")
-    fit_bound = bind(model, data).plain
-    if not has_same_data(tree, fit_bound):
-        raise ValueError("the result is of other data than these")
-    site = _process_of(fit_bound)
-    of_rows = fit_bound.observed.keys() - set(given_parameters(fit_bound))
-    inputs = {name: value for name, value in dict(data).items() if name not in of_rows} | dict(new)
-    new_bound = bind(model, inputs).plain
-    finding = find_conditional(fit_bound, site)
-    needed = [name for name in fit_bound.latent if name != site or finding.rule is None]
-    if missing := [name for name in needed if name not in posterior]:
-        raise ValueError(f"the result has no draws of {missing}, on which '{site}' depends")
-    values = {name: jnp.asarray(posterior[name].values) for name in needed}
-    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
-    fit_inputs, new_inputs = (_prior_process(bound, _first_draw(flat), site).x for bound in (fit_bound, new_bound))
-    if fit_inputs.shape[1:] != new_inputs.shape[1:]:
-        raise ValueError(
-            f"the new inputs have shape {new_inputs.shape}; expected {('row', *fit_inputs.shape[1:])} as in the fit"
-        )
-    responses = tuple(name for name in finding.children if name in of_rows) if finding.rule else ()
-    return fit_bound, new_bound, flat, _PredictedProcess(site, finding.rule, responses, terms(fit_bound).terms)
-
-
-def _process_of(bound: Bound) -> str:
-    """The name of the Gaussian process; raises ValueError unless there is one."""
-    names = [name for name in bound.latent if terms(bound).priors[name].kind is GaussianProcess]
-    if len(names) != 1:
-        raise ValueError(f"the program has the Gaussian processes {names}; expected one")
-    return names[0]
-
-
-def _first_draw(values: Values) -> Values:
-    """The values of the first draw."""
-    return {name: value[0] for name, value in values.items()}
-
-
-def _sites_at(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
-    """The sites of the program, run at one draw, with the process at 0 or another value in place of its draw."""
-    known = known_values(bound) | values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
-    model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), data=known)
-    return trace(model).get_trace(**bound.inputs)
-
-
-def _prior_process(bound: Bound, values: Values, site: str) -> GaussianProcess:
-    """The prior of the process at one draw of its parameters."""
-    return innermost_distribution(_sites_at(bound, values, site)[site]["fn"])
-
-
-def _affine_responses(bound: Bound, values: Values, asked: _PredictedProcess) -> tuple[str, ...]:
-    """The responses that are Normal, with a location that is affine in f, row by row, and a scale without f."""
-    shape = bound.sites[asked.site].shape
+def _affine_responses(bound: Bound, draws: ProcessDraws, asked: PredictedProcess) -> tuple[str, ...]:
+    """The responses that are Normal, with a location that is affine in f, row by row, and a scale without f and without
+    latent sites of the row."""
+    shape, values = bound.sites[asked.site].shape, draws.at(0).there
     wave = 3 * jnp.sin(1.0 + jnp.arange(prod(shape))).reshape(shape)
-    zero, one, *others = (_sites_at(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
+    zero, one, *others = (sites_at(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
+    other_rows = sites_at(bound, values | draws.at(-1).new_rows, asked.site)
 
     def holds(name: str) -> bool:
-        runs = [innermost_distribution(sites[name]["fn"]) for sites in (zero, one, *others)]
+        runs = [innermost_distribution(sites[name]["fn"]) for sites in (zero, one, *others, other_rows)]
         if not all(isinstance(fn, Normal) and fn.loc.shape == fn.batch_shape == shape for fn in runs):
             return False
         start, slope, scale = _response_line(name, zero, one)
         rounding = RELATIVE_TOLERANCE * (abs(start) + abs(slope)) * (1 + abs(wave))
-        lines = zip((wave, -wave), runs[2:], strict=True)
+        lines = zip((wave, -wave), runs[2:4], strict=True)
         straight = all((abs(start + slope * f - fn.loc) <= rounding).all() for f, fn in lines)
         return straight and all((abs(fn.scale - scale) <= RELATIVE_TOLERANCE * scale).all() for fn in runs)
 
@@ -225,31 +161,31 @@ def _response_line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tupl
     return start.loc, end.loc - start.loc, start.scale
 
 
-def _condition_process(bound: Bound, values: Values, asked: _PredictedProcess) -> ConditionedProcess:
+def _condition_process(bound: Bound, values: Values, asked: PredictedProcess) -> ConditionedProcess:
     """The process given its children, or given its own draw."""
     if asked.rule is not None:
         process, natural_parameters = likelihood_message(asked.rule, asked.of, bound, values)
         return innermost_distribution(process).condition(*natural_parameters[:2])
-    prior, value = _prior_process(bound, values, asked.site), values[asked.site]
+    prior, value = prior_process(bound, values, asked.site), values[asked.site]
     precision = jnp.full(value.shape, 1 / (NUGGET_PER_VARIANCE * prior.kernel(prior.x).mean()))
     return prior.condition(precision, precision * value)
 
 
 @partial(jax.jit, static_argnames=("asked", "more"))
 def _averaged_moments(
-    here: Bound, there: Bound, values: Values, asked: _PredictedProcess, more: tuple[bool, bool]
+    here: Bound, there: Bound, draws: ProcessDraws, asked: PredictedProcess, more: tuple[bool, bool]
 ) -> dict[str, Array]:
     """Means and standard deviations of the process and of its responses at new inputs, by name, averaged over draws.
 
     Variances are those within draws and those between them. more: whether the covariance and the slope are wanted.
     """
     covariance, slope = more
-    first = _sites_at(there, _first_draw(values), asked.site)
+    first = sites_at(there, draws.at(0).there, asked.site)
     offsets = {name: innermost_distribution(first[name]["fn"]).loc for name in asked.responses}
 
-    def moments_of_draw(values: Values) -> dict[str, Array]:
-        conditioned = _condition_process(here, values, asked)
-        sites, others = (_sites_at(there, values, asked.site, f) for f in (0.0, 1.0))
+    def moments_of_draw(draw: ProcessDraws) -> dict[str, Array]:
+        conditioned = _condition_process(here, draw.fitted, asked)
+        sites, others = (sites_at(there, draw.there, asked.site, f) for f in (0.0, 1.0))
         new = innermost_distribution(sites[asked.site]["fn"])
         mean, variance = conditioned.moments_at(new.x, new.mean)
         moments = {"mean": mean, "within": variance, "square": mean**2}
@@ -265,17 +201,16 @@ def _averaged_moments(
             moments["slope"] = conditioned.slope_at(new.x)
         return moments
 
-    if not values:
-        total, number = moments_of_draw(values), 1
+    if not draws.number:
+        total = moments_of_draw(draws)
     else:
-        number = len(next(iter(values.values())))
-        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(moments_of_draw, _first_draw(values)))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(moments_of_draw, draws.at(0)))
 
-        def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
+        def add(total: dict[str, Array], one: ProcessDraws) -> tuple[dict[str, Array], None]:
             return jax.tree.map(jnp.add, total, moments_of_draw(one)), None
 
-        total = jax.lax.scan(add, start, values)[0]
-    average = {name: value / number for name, value in total.items()}
+        total = jax.lax.scan(add, start, draws)[0]
+    average = {name: value / max(draws.number, 1) for name, value in total.items()}
     mean = average["mean"]
     variance = average["within"] + jnp.maximum(average["square"] - mean**2, 0.0)
     moments = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
@@ -292,36 +227,36 @@ def _averaged_moments(
 
 @partial(jax.jit, static_argnames="asked")
 def _component_moments(
-    here: Bound, there: Bound, values: Values, asked: _PredictedProcess
+    here: Bound, there: Bound, draws: ProcessDraws, asked: PredictedProcess
 ) -> tuple[Array, Array, Array]:
     """The means over draws of the mean, of the variance and of the squared mean of every term of the kernel."""
     from bayeslab.gaussian_processes.kernels import terms_of
 
-    def moments_of_draw(values: Values) -> tuple[Array, Array, Array]:
-        conditioned = _condition_process(here, values, asked)
-        new = _prior_process(there, values, asked.site).x
+    def moments_of_draw(draw: ProcessDraws) -> tuple[Array, Array, Array]:
+        conditioned = _condition_process(here, draw.fitted, asked)
+        new = prior_process(there, draw.there, asked.site).x
         each = [conditioned.moments_of(part, new) for part in terms_of(conditioned.prior.kernel)]
         mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
         return mean, variance, mean**2
 
     return (
-        jax.tree.map(lambda each: each.mean(0), jax.lax.map(moments_of_draw, values))
-        if values
-        else moments_of_draw(values)
+        jax.tree.map(lambda each: each.mean(0), jax.lax.map(moments_of_draw, draws))
+        if draws.number
+        else moments_of_draw(draws)
     )
 
 
 @partial(jax.jit, static_argnames="asked")
-def _joint_draws(keys: Array, here: Bound, there: Bound, values: Values, asked: _PredictedProcess) -> Array:
+def _joint_draws(keys: Array, here: Bound, there: Bound, draws: ProcessDraws, asked: PredictedProcess) -> Array:
     """A draw of the process at new inputs for every key and draw of its parameters (draw, row)."""
 
-    def draw(at: tuple[Array, Values]) -> Array:
+    def draw(at: tuple[Array, ProcessDraws]) -> Array:
         key, values = at
-        conditioned = _condition_process(here, values, asked)
-        new = _prior_process(there, values, asked.site)
+        conditioned = _condition_process(here, values.fitted, asked)
+        new = prior_process(there, values.there, asked.site)
         return conditioned.sample_at(key, new.x, new.mean)
 
-    return jax.lax.map(draw, (keys, values))
+    return jax.lax.map(draw, (keys, draws))
 
 
 def _dataset(summaries: Mapping[str, Any], site: str, new: Data) -> "Dataset":

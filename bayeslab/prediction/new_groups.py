@@ -10,13 +10,13 @@ from jax import Array
 
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind_new_rows
-from bayeslab.programs.data import Entry, as_entry, first_true, with_nested_entries
+from bayeslab.programs.data import Entry, are_positions, as_entry, first_true, with_nested_entries
 from bayeslab.programs.program import Bound, Program, Site, Values
 from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import argument_recipes, categories_of
 
 if TYPE_CHECKING:
-    from xarray import DataArray, DataTree
+    from xarray import DataArray, Dataset, DataTree
 
 
 def data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
@@ -206,6 +206,35 @@ def elements_of_fit(shape: tuple[int, ...], site: Site) -> np.ndarray:
     first = np.zeros(site.shape, bool)
     first[tuple(map(slice, shape))] = True
     return first
+
+
+def refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
+    """Raises ValueError where an axis that is not of new rows has other labels or another position than at the fit.
+
+    latent: the draws that are taken from the result.
+    """
+    fitted = {name: as_entry(value, name) for name, value in data_of_fit(tree).items()}
+    observed = {*bound.observed, *fitted} & set(bound.sites)
+    rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
+    of_latent = [list(index) for index in latent.indexes.values()]
+    for name, item in given.items():
+        before = fitted.get(name, Entry(None))
+        for axis, dim in enumerate(item.dims):
+            if dim in before.dims and before.dims[axis : axis + 1] != (dim,):
+                raise ValueError(f"entry '{name}' has '{dim}' as axis {axis}, but not so at the fit; transpose it")
+        for axis, labels in item.labels.items():
+            known = before.labels.get(axis, [])
+            same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
+            if same or are_positions(known) or are_positions(labels) or before.dims[axis] in rows:
+                continue
+            if axis or before.dims[axis] in latent.dims or known in of_latent:
+                position = next(
+                    i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1
+                )
+                raise ValueError(
+                    f"entry '{name}' has '{labels[position]}' at position {position} of axis {axis}, where the fit had "
+                    f"'{known[position]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
+                )
 
 
 def refuse_other_inputs(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -26,6 +25,7 @@ from bayeslab.prediction.new_groups import (
     has_more_groups,
     new_group_names,
     numbers_of_groups,
+    refuse_other_axes,
     refuse_other_inputs,
     refuse_unused_categories,
     value_with_new_groups,
@@ -43,7 +43,7 @@ from bayeslab.prediction.prior_draws import (
 )
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
-from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
+from bayeslab.programs.data import read_entries
 from bayeslab.programs.missing.imputation import chosen, whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Site, Values, is_random, precision_scope, raw_key
 from bayeslab.programs.tracing.compilation import OPTIMISED_OPTIONS
@@ -136,7 +136,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
-            _refuse_other_axes(given, tree, bound, posterior[list(latent)])
+            refuse_other_axes(given, tree, bound, posterior[list(latent)])
             refuse_other_inputs(program, entries, tree, bound, latent)
         chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
@@ -227,35 +227,6 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
             f"predict has nothing to draw: no site of the program is observed{'; ' + reason if factors else ''}; "
             "write the data as an observed site, numpyro.sample(..., obs=y)"
         )
-
-
-def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
-    """Raises ValueError where an axis that is not of new rows has other labels or another position than at the fit.
-
-    latent: the draws that are taken from the result.
-    """
-    fitted = {name: as_entry(value, name) for name, value in data_of_fit(tree).items()}
-    observed = {*bound.observed, *fitted} & set(bound.sites)
-    rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
-    of_latent = [list(index) for index in latent.indexes.values()]
-    for name, item in given.items():
-        before = fitted.get(name, Entry(None))
-        for axis, dim in enumerate(item.dims):
-            if dim in before.dims and before.dims[axis : axis + 1] != (dim,):
-                raise ValueError(f"entry '{name}' has '{dim}' as axis {axis}, but not so at the fit; transpose it")
-        for axis, labels in item.labels.items():
-            known = before.labels.get(axis, [])
-            same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
-            if same or are_positions(known) or are_positions(labels) or before.dims[axis] in rows:
-                continue
-            if axis or before.dims[axis] in latent.dims or known in of_latent:
-                position = next(
-                    i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1
-                )
-                raise ValueError(
-                    f"entry '{name}' has '{labels[position]}' at position {position} of axis {axis}, where the fit had "
-                    f"'{known[position]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
-                )
 
 
 def _latent_draws(

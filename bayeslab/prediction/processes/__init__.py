@@ -1,0 +1,1 @@
+"""A Gaussian process and its program at the inputs of a fit and at new ones."""
