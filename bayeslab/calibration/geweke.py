@@ -24,6 +24,7 @@ from bayeslab.prediction.known_sites import pairs_of_dependence
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import to_datatree
 from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
@@ -67,8 +68,9 @@ def joint_distribution_test(
         require_joint_draws(bound, "joint_distribution_test")
         _require_data_after_latent_sites(bound)
         prior, chain = _prior_and_chain_draws(raw_key(key), method, bound)
-        tree = to_datatree({"prior": prior, "posterior": chain}, bound, read_entries(data))
-    prior_places, chain_places = _places_in_prior(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
+        # a group "posterior" would have the given elements of the data, which are drawn here
+        trees = [to_datatree({"prior": draws}, bound, read_entries(data)) for draws in (prior, chain)]
+    prior_places, chain_places = _places_in_prior(*(tree["prior"].to_dataset() for tree in trees))
     table = Dataset({"ess": chain_places.azstats.ess(method="bulk")})
     for name, reference, values in (
         ("place", prior_places, chain_places),
@@ -107,7 +109,8 @@ def _prior_and_chain_draws(key: Array, method: Gibbs | mixed_membership.Gibbs, b
     def sweep(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
         state, draws = sampler.advance(carry[0], sampler.prepare(carry[1]))
         kept = {name: draws.samples[name] for name in latent if name in draws.samples}
-        return (strongly_typed(state), simulated(key, carry[1], kept)[0]), kept
+        new = simulated(key, carry[1], kept)[0]
+        return (strongly_typed(state), new), whole_sites(new, kept)
 
     def draw(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
         carry, kept = jax.lax.scan(sweep, carry, jax.random.split(key, method.thinning))
@@ -123,7 +126,7 @@ def _prior_and_chain_draws(key: Array, method: Gibbs | mixed_membership.Gibbs, b
     @jax.jit
     def both(keys: Array, bound: Bound) -> tuple[Values, Values]:
         chain_draws = jax.lax.map(lambda key: chain(key, bound), keys[0])
-        prior_draws = jax.lax.map(lambda key: simulated(key, bound, {})[1], keys[1])
+        prior_draws = jax.lax.map(lambda key: whole_sites(bound, simulated(key, bound, {})[1]), keys[1])
         return {name: prior_draws[name] for name in chain_draws}, chain_draws
 
     num_draws = method.num_chains * method.num_samples

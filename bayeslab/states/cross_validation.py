@@ -15,12 +15,20 @@ from bayeslab.fitting import fit
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.prediction.group_likelihood import log_likelihood
 from bayeslab.prediction.predict import predict
+from bayeslab.prediction.prior_draws import without_weights
 from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.protocols import Method
-from bayeslab.states.hidden_parts import IndependentParts, hide_elements, independent_parts, parts_to_hide
+from bayeslab.states.hidden_parts import (
+    HiddenParts,
+    IndependentParts,
+    hide_elements,
+    independent_parts,
+    parts_to_hide,
+    sites_of_plate,
+)
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.masked import Masked
 
@@ -41,8 +49,8 @@ def held_out(
     Of a program with a chain of hidden states, steps in a row are hidden, a part of every sequence, or whole sequences
     where there are at least `blocks`. Of another one, such as a mixture or a factor model, whole rows are hidden, every
     tenth for ten blocks: the elements of the outermost plate of its observed sites. The program is fitted to the rest,
-    and log p(hidden | rest) is that of the mean over draws, the states, labels or factors of rows integrated out. With
-    a point estimate it is that of the point.
+    and log p(hidden | rest) is that of the mean over draws, the states, labels or factors of rows integrated out, and
+    rows counted once, whatever weights the program gives them. With a point estimate it is that of the point.
     method: for the fits; what is compiled for one serves all. blocks: into how many parts the data are divided.
     site: the chain whose steps are hidden, where the program has several; or the plate whose elements are, in place of
     the outermost.
@@ -62,14 +70,17 @@ def held_out(
             for names in parts.masks
         ]
         # where no row is hidden, factors of all rows may have one precision
-        transform = marginal(bind(masked, rest[0]), parts.local).transform
-        full_bound = replace(bind(masked, data), transform=transform)
+        transform, full_bound = _without_local(bind(masked, rest[0]), parts).transform, bind(masked, data)
+        if _local_sites(full_bound, parts) == _local_sites(bind(masked, rest[0]), parts):
+            full_bound = replace(without_weights(full_bound), transform=transform)
+        else:  # what is hidden of labels or covariates is latent there
+            full_bound = _without_local(full_bound, parts)
     keys = jax.random.split(raw_key(key), blocks)
     density = np.empty(blocks)
     for block, training_data in enumerate(rest):
         tree = fit(keys[block], masked, training_data, method, progress=False)
         with precision_scope():
-            training_bound = replace(bind(masked, training_data), transform=transform)
+            training_bound = replace(without_weights(bind(masked, training_data)), transform=transform)
             density[block] = _log_predictive(full_bound, training_bound, _flat_draws(tree, full_bound))
     entries = [sum(int(where.sum()) for where in names.values()) for names in parts.masks]
     scores = {"log_density": ("block", density), "entries": ("block", entries)}
@@ -125,6 +136,17 @@ def choose(
     labels = values if all(np.ndim(value) == 0 for value in values) else [str(value) for value in values]
     table = concat(rows, dim=name, combine_attrs="drop_conflicts").assign_coords({name: labels})
     return with_differences(table, name).assign_attrs(method=type(method).__name__)
+
+
+def _local_sites(bound: Bound, parts: HiddenParts) -> tuple[str, ...]:
+    """The latent sites that the parts have of their own."""
+    return parts.local if parts.plate is None else sites_of_plate(bound, parts.plate)
+
+
+def _without_local(bound: Bound, parts: HiddenParts) -> Bound:
+    """The Bound with these integrated out, in which every row counts once."""
+    bound, local = without_weights(bound), _local_sites(bound, parts)
+    return marginal(bound, local) if local else bound
 
 
 def _flat_draws(tree: "DataTree", left: Bound) -> Values:

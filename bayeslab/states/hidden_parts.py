@@ -7,6 +7,7 @@ import numpy as np
 from bayeslab.distributions import LinearGaussianChain, MarkovChain
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.data import read_entries
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Data, Site
 from bayeslab.results.datatree import dimensions
 from bayeslab.states.chain_in_result import chain_site
@@ -28,10 +29,11 @@ class IndependentParts(NamedTuple):
 
 
 class HiddenParts(NamedTuple):
-    """The masks of every block, and the sites to integrate out."""
+    """The masks of every block, the sites to integrate out, and the plate of rows, None for sequences."""
 
     masks: list[Masks]
     local: tuple[str, ...]
+    plate: str | None
 
 
 def parts_to_hide(bound: Bound, data: Data, blocks: int, site: str | None) -> HiddenParts:
@@ -40,8 +42,8 @@ def parts_to_hide(bound: Bound, data: Data, blocks: int, site: str | None) -> Hi
         raise ValueError(f"blocks must be at least 2, but is {blocks}")
     parts = independent_parts(bound, site)
     if parts.plate is None:
-        return HiddenParts(_masks_of_steps(bound, data, blocks, chain_site(bound, site)), parts.local)
-    return HiddenParts(_masks_of_rows(bound, data, blocks, parts.plate), parts.local)
+        return HiddenParts(_masks_of_steps(bound, data, blocks, chain_site(bound, site)), parts.local, None)
+    return HiddenParts(_masks_of_rows(bound, data, blocks, parts.plate), parts.local, parts.plate)
 
 
 def independent_parts(bound: Bound, site: str | None) -> IndependentParts:
@@ -54,8 +56,12 @@ def independent_parts(bound: Bound, site: str | None) -> IndependentParts:
     if site is not None and site not in plates:
         raise ValueError(f"'{site}' is neither a chain nor a plate of observed sites; these are {list(plates)}")
     plate = site or next(iter(plates))
-    local = tuple(name for name in bound.latent if plate in _plates(bound.sites[name]))
-    return IndependentParts("rows", plates[plate], local, plate)
+    return IndependentParts("rows", plates[plate], sites_of_plate(bound, plate), plate)
+
+
+def sites_of_plate(bound: Bound, plate: str) -> tuple[str, ...]:
+    """The latent sites in a plate."""
+    return tuple(name for name in bound.latent if plate in _plates(bound.sites[name]))
 
 
 def _has_chain(bound: Bound) -> bool:
@@ -74,13 +80,11 @@ def _masks_of_rows(bound: Bound, data: Data, blocks: int, plate: str) -> list[Ma
     for name, value in bound.observed.items():
         if (axis := _plates(bound.sites[name]).get(plate)) is None:
             continue
-        if (entry := _entry_of(name, bound, data)) is None:
-            raise ValueError(
-                f"no entry of the data has the values of site '{name}' as they are; give them as entry '{name}'"
-            )
+        if len(entries := _entries_of(name, bound, data)) != 1:
+            raise _unknown_entry(name, entries)
         present = np.asarray(bound.present.get(name, True))
         present = present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
-        masks[entry] = np.broadcast_to(present, value.shape), axis
+        masks[entries[0]] = np.broadcast_to(present, value.shape), axis
     seen = np.any([mask.any(tuple(i for i in range(mask.ndim) if i != axis)) for mask, axis in masks.values()], axis=0)
     if seen.sum() < blocks:
         raise ValueError(f"{seen.sum()} elements of plate '{plate}' have entries; take fewer blocks than {blocks}")
@@ -107,17 +111,15 @@ def _masks_of_steps(bound: Bound, data: Data, blocks: int, name: str) -> list[Ma
             axes[batch] = step
         if step not in axes:
             continue
-        if (entry_name := _entry_of(name, bound, data)) is None:
-            unnamed.append(name)
+        if len(entries := _entries_of(name, bound, data)) != 1:
+            unnamed.append(_unknown_entry(name, entries))
             continue
         mask = np.asarray(bound.present.get(name, True))
-        observed_masks[entry_name] = DataArray(
+        observed_masks[entries[0]] = DataArray(
             np.ones(value.shape, bool) & mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim)), dims=axes
         )
     if unnamed and not observed_masks:
-        raise ValueError(
-            f"no entry of the data has the values of site '{unnamed[0]}' as they are; give them as entry '{unnamed[0]}'"
-        )
+        raise unnamed[0]
     if not observed_masks:
         raise ValueError(
             f"no observed site has the steps of '{chain.name}'; name its axis with infer={{'event_dims': [...]}}"
@@ -133,18 +135,24 @@ def _masks_of_steps(bound: Bound, data: Data, blocks: int, name: str) -> list[Ma
     ]
 
 
-def _entry_of(site: str, bound: Bound, data: Data) -> str | None:
-    """The entry of the data that gives an observed site its values: the one of its name, or the argument that the
-    program gives it; None where there is none or several."""
-    if site in data:
-        return site
-    values = np.asarray(bound.observed[site])
-    same = [
+def _entries_of(name: str, bound: Bound, data: Data) -> list[str]:
+    """The entries of the data that may give an observed site its values: the one of its name, or the arguments that
+    have them."""
+    if (site := whole_site(name)) in data:
+        return [site]
+    values = np.asarray(bound.observed[name])
+    return [
         name
         for name, array in bound.arrays.items()
         if name in data and array.shape == values.shape and bool(((array == values) | (array != array)).all())
     ]
-    return same[0] if len(same) == 1 else None
+
+
+def _unknown_entry(name: str, entries: list[str]) -> ValueError:
+    """What is raised where it is not known which entry holds the values of a site."""
+    site = whole_site(name)
+    reason = f"entries {' and '.join(map(repr, entries))} all have" if entries else "no entry of the data has"
+    return ValueError(f"{reason} the values of site '{site}' as they are; give them as entry '{site}'")
 
 
 def _block_numbers(seen: np.ndarray, blocks: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
@@ -88,3 +89,19 @@ def test_refusals_say_why() -> None:
         bl.joint_distribution_test(0, known_spread, known, GIBBS)
     with pytest.raises(ValueError, match="so nothing is observed"):
         bl.joint_distribution_test(0, lecture.model, {"num_rows": 3}, GIBBS)
+
+
+def labels_in_part(n: int) -> None:
+    share = numpyro.sample("share", dist.Beta(1.0, 1.0))
+    with numpyro.plate("class", 2):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", n):
+        label = numpyro.sample("label", dist.Bernoulli(share))
+        numpyro.sample("x", dist.Normal(mu[label], 1.0))
+
+
+def test_given_labels_are_simulated_with_the_data() -> None:
+    data = {"n": 4, "label": np.array([0.0, np.nan, 1.0, np.nan]), "x": np.zeros(4)}
+    table = bl.joint_distribution_test(3, labels_in_part, data, GIBBS, level=1e-4)
+    assert table.attrs["passes"]
+    assert {f"label[{row}]" for row in range(4)} <= {*table["parameter"].values}

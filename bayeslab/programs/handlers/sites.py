@@ -25,6 +25,7 @@ from numpyro.handlers import block, seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.handlers.zero_rates import with_zero_rates
 from bayeslab.programs.missing.names import UNOBSERVED
 from bayeslab.programs.missing.split_distributions import proper_where_masked, without_mask
 from bayeslab.programs.tracing.loops.reversed_scans import is_scan, run_backwards
@@ -100,7 +101,7 @@ class SiteHandler(Messenger):
                 "observes it, or handlers.do"
             )
         sample_shape = msg["kwargs"].get("sample_shape", ())
-        fn = with_wide_integers(msg["fn"])
+        fn = with_zero_rates(with_wide_integers(msg["fn"]))
         if sample_shape:
             msg["kwargs"] = msg["kwargs"] | {"sample_shape": ()}
             fn = fn if msg["is_observed"] else fn.expand(sample_shape + fn.batch_shape)

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import Distribution, ImproperUniform, Independent, biject_to
+from numpyro.distributions import Distribution, ImproperUniform, Independent, Poisson, biject_to
 from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real, sphere
 from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
-from bayeslab.programs.wrapped_distributions import describe_constraint, elementwise_constraint
+from bayeslab.programs.wrapped_distributions import describe_constraint, elementwise_constraint, innermost_distribution
 
 Point = tuple[Bound, Values]
 """A program with data, and values of its latent sites."""
@@ -186,7 +186,9 @@ def _generic_value(point: int, limits: dict[str, int], site: dict) -> Any:
         return None
     top = low + 4 if high is None else high
     unit = fixed_noise(site["name"], (2, *fn.shape()), 0.5)[point] + 0.5
-    return jnp.minimum(low + jnp.floor(unit * (top + 1 - low)), top).astype(int)
+    value = jnp.minimum(low + jnp.floor(unit * (top + 1 - low)), top).astype(int)
+    inner = innermost_distribution(fn)  # a rate of zero allows no other count
+    return jnp.where(inner.rate == 0, 0, value) if isinstance(inner, Poisson) else value
 
 
 def _supported_value(support: Constraint, position: np.ndarray) -> Array:
