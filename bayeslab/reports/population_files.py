@@ -45,7 +45,8 @@ def export(results: Results, folder: Path) -> Path:
     _write_lines(folder / "pong_ind2pop", sampled)
     file_map: list[str] = []
     for number, tree in results.fits.items():
-        aligned = align(tree, {"ancestry": "population"})
+        sites = [name for name in ("ancestry", "frequencies") if name in tree["posterior"]]
+        aligned = align(tree, dict.fromkeys(sites, "population"))
         summary = ancestry_summary(aligned)
         write_q(summary, folder / f"{number}.Q")
         chains = (
