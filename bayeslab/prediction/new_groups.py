@@ -1,6 +1,7 @@
 """Predictions for groups that were not fitted, beside those that were: their effects are drawn from the prior."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind_new_rows
 from bayeslab.programs.data import Entry, are_positions, as_entry, first_true, with_nested_entries
 from bayeslab.programs.program import Bound, Program, Site, Values
+from bayeslab.programs.validation import listed_sites
 from bayeslab.programs.wrapped_distributions import innermost_distribution
-from bayeslab.results.datatree import argument_recipes, categories_of
+from bayeslab.results.datatree import argument_recipes, categories_of, observed_data
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
@@ -23,6 +25,36 @@ def data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
     """The arguments and observed values of a fit, by name."""
     groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
     return {str(name): value for group in groups for name, value in group.items()}
+
+
+def unchanged_sites(tree: "DataTree", bound: Bound) -> set[str]:
+    """The observed sites that have the values of the fit."""
+    fitted, current = data_of_fit(tree), observed_data(bound)
+    return {
+        name
+        for name, value in current.items()
+        if name in fitted and np.array_equal(fitted[name].values, value, equal_nan=value.dtype.kind == "f")
+    }
+
+
+def warn_of_shared_plates(tree: "DataTree", bound: Bound, latent: Collection[str]) -> None:
+    """Warn where several sites that keep their draws have each a plate of their own in common with an observed site of
+    other values, as factors and loadings: the program does not say which of these have new elements.
+
+    latent: the sites that keep their draws.
+    """
+    plates = {name: {plate.name for plate in site.plates} for name, site in bound.sites.items()}
+    for observed in {*bound.observed} - unchanged_sites(tree, bound):
+        shared = {name: plates[name] & plates[observed] for name in latent if plates[name] - plates[observed]}
+        kinds = {frozenset(common) for common in shared.values() if common and common < plates[observed]}
+        if len(kinds) > 1:
+            names = listed_sites([name for name, common in shared.items() if common])
+            known = ", ".join(repr(name) for name in sorted(set().union(*kinds)))
+            warnings.warn(
+                f"{names} keep the draws of the fit, though '{observed}' has other values; where the elements of one "
+                f"of the plates {known} are new, name it in predict(..., new_plates=[...])",
+                stacklevel=3,
+            )
 
 
 def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:

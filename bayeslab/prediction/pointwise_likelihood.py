@@ -54,7 +54,7 @@ class PointwiseLikelihood(NamedTuple):
 
 
 def log_likelihood(bound: Bound, latent: Values, kept: Mapping[str, np.ndarray] | None = None) -> PointwiseLikelihood:
-    """log p(row | draw) of every entry of the observed sites. latent: (draw, *site).
+    """log p(row | draw) of every entry of the observed sites. latent: (draw, *site); of none there is one draw.
 
     kept: by site, which elements (*site) are those of a fit to other data, and keep their draws.
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
@@ -70,7 +70,7 @@ def log_likelihood(bound: Bound, latent: Values, kept: Mapping[str, np.ndarray] 
         return PointwiseLikelihood({}, {}, ())
     given = {name: value for name, value in latent.items() if name not in private or name in (kept or {})}
     values = _row_likelihoods(marginal_bound, given)
-    number = len(next(iter(latent.values())))
+    number = len(next(iter(latent.values()), [()]))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
     return PointwiseLikelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private, reason)
 

@@ -1,6 +1,6 @@
 """Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from bayeslab.prediction.fitted_arguments import fitted_arguments
 from bayeslab.prediction.known_sites import draws_given_known, given_parameters, known_of, series_to_go_on
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
-    data_of_fit,
     elements_of_fit,
     has_more_groups,
     new_group_names,
@@ -28,7 +27,9 @@ from bayeslab.prediction.new_groups import (
     refuse_other_axes,
     refuse_other_inputs,
     refuse_unused_categories,
+    unchanged_sites,
     value_with_new_groups,
+    warn_of_shared_plates,
     with_codes_of_fit,
     with_grown_sizes,
 )
@@ -91,7 +92,9 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         return to_datatree(groups, bound, read_entries(data))
 
 
-def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
+def predict(
+    key: Array | int, model: Program, data: Data, tree: "DataTree", new_plates: Collection[str] = ()
+) -> "DataTree":
     """The result with what it predicts for `data`.
 
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (observed
@@ -113,6 +116,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     more positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name
     among categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     These attrs also name the latent sites that keep the draws of the fit, as one of rows that is in no plate does.
+    new_plates: plates whose elements are others than at the fit, though there may be as many, where that cannot be told
+    from the program: the rows of a factor model, whose observed values are in a plate of rows and in one of features.
+    Their latent sites are drawn given what is known of them.
     Where a formula made the data of the fit, as in `bayeslab.datasets.regression_data`, data may be a table with the
     columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
@@ -132,12 +138,14 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         bound = bind_with_new_groups(program, entries, given, tree).plain
         require_own_densities(bound, "predict draws")
         bound = without_weights(bound)
-        replicate = has_same_data(tree, bound)
-        latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
+        new_sites = _sites_of_plates(bound, new_plates)
+        replicate = has_same_data(tree, bound) and not new_sites
+        latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree), new_sites)
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             refuse_other_axes(given, tree, bound, posterior[list(latent)])
             refuse_other_inputs(program, entries, tree, bound, latent)
+            warn_of_shared_plates(tree, bound, latent)
         chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
@@ -163,14 +171,15 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         responses = response_probabilities(bound, flat, grown) if flat and not replicate else {}
         _require_predictions(simulations | undrawn, bound, replicate)
         kept = {} if replicate else {n: elements_of_fit(v.shape[2:], bound.sites[n]) for n, v in latent.items()}
-        likelihood = log_likelihood(bound, flat, kept) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
+        likelihood = log_likelihood(bound, flat, kept) if bound.observed else PointwiseLikelihood({}, {}, ())
         density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}
         scores = {n: c.log_probability for n, c in classes.items() if c.log_probability is not None}
         density |= {f"{name}{GIVEN_THE_REST}": score for name, score in scores.items()}
         dims_from = likelihood.dims_from | {f"{name}{GIVEN_THE_REST}": name for name in scores}
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
-            return {n: np.asarray(value).reshape(chains, num_draws, *value.shape[1:]) for n, value in values.items()}
+            whole = {n: np.broadcast_to(value, (len(keys), *value.shape[1:])) for n, value in values.items()}
+            return {n: value.reshape(chains, num_draws, *value.shape[1:]) for n, value in whole.items()}
 
         if replicate:
             chosen = {n: value for n, value in simulations.items() if n in bound.observed}
@@ -230,18 +239,25 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
 
 
 def _latent_draws(
-    tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool, grown: set[tuple[int, int]]
+    tree: "DataTree",
+    posterior: "Dataset",
+    bound: Bound,
+    replicate: bool,
+    grown: set[tuple[int, int]],
+    new_sites: set[str],
 ) -> dict[str, np.ndarray]:
     """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result.
 
-    grown: numbers of groups at the fit and now.
+    grown: numbers of groups at the fit and now. new_sites: those of which the result has other elements.
     """
     kept = {str(name): drawn.values for name, drawn in posterior.items()}
     observed = [
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
     ]
-    own = {name for name in bound.latent if name in observed or _is_of_new_rows(name, observed, tree, bound)}
+    own = {
+        name for name in bound.latent if name in observed or _is_of_new_rows(name, observed, tree, bound)
+    } | new_sites
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
     if any(name in kept for name in bound.latent) and (
         missing := [name for name in bound.latent if name not in kept and name not in own]
@@ -265,12 +281,24 @@ def _latent_draws(
     return {name: kept[name] for name in latent}
 
 
+def _sites_of_plates(bound: Bound, plates: Collection[str]) -> set[str]:
+    """The latent sites in some plates; raises ValueError for a plate that the program has not."""
+    plates = [plates] if isinstance(plates, str) else plates
+    known = {plate.name for site in bound.sites.values() for plate in site.plates}
+    for name in plates:
+        if name not in known:
+            raise ValueError(f"new_plates has '{name}', which is no plate of the program; these are {sorted(known)}")
+    return {name for name in bound.latent for plate in bound.sites[name].plates if plate.name in plates}
+
+
 def _way_out_for_shapes(site: Site, fitted: tuple[int, ...]) -> str:
     """What to do where a latent site has another shape than at the fit, after a semicolon; may be empty."""
     if site.family == "GaussianProcess":
         return "; process_at and process_draws take it to new inputs"
     if len(fitted) == len(site.shape) and any(now < before for now, before in zip(site.shape, fitted, strict=True)):
-        return "; give the groups of the fit with their data first, and new groups after them"
+        plates = ", ".join(repr(plate.name) for plate in site.plates)
+        others = f", or name that of {plates} in new_plates whose elements are all others" if plates else ""
+        return f"; give the groups of the fit with their data first, and new groups after them{others}"
     if len(fitted) == len(site.shape):
         return (
             "; where these are new steps or places, fit with them among the data, what is observed there missing (NaN)"
@@ -286,13 +314,7 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     site_plates = {plate.name for plate in bound.sites[name].plates}
     if all({plate.name for plate in bound.sites[n].plates} <= site_plates for n in observed if n in bound.sites):
         return belongs_to_rows(name, observed, bound)
-    fitted, current = data_of_fit(tree), observed_data(bound)
-    unchanged = {
-        n
-        for n in current
-        if n in fitted and np.array_equal(fitted[n].values, current[n], equal_nan=current[n].dtype.kind == "f")
-    }
-    return belongs_to_rows(name, [n for n in observed if n not in unchanged], bound)
+    return belongs_to_rows(name, [n for n in observed if n not in unchanged_sites(tree, bound)], bound)
 
 
 @partial(jax.jit, static_argnames=("hidden", "fixed"), compiler_options=OPTIMISED_OPTIONS)

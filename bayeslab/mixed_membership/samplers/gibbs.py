@@ -228,7 +228,8 @@ class MembershipGibbs(MembershipSampler):
             renew,
             number % max(shape.populations // POPULATIONS_PER_JOINT_MOVE_INTERVAL, 1) == 0,
             warm,
-            first | (number % SWEEPS_PER_LIKELIHOOD_EVALUATION == 0),
+            # anew after the last sweep of the warm-up, so that draws do not carry what its first steps rounded
+            first | (number % SWEEPS_PER_LIKELIHOOD_EVALUATION == 0) | (number == self.num_warmup),
         )
         prior = self._priors(key, state, data)
         position, genotypes = Position(state.weights, state.components), Genotypes(data.packed, shape)
