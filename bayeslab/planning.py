@@ -248,14 +248,16 @@ def _labels_are_shared(analysis: Analysis) -> bool:
     """Whether several elements of a discrete site meet one element of another site, as the labels of a mixture do.
 
     They depend on each other once that site is eliminated, and make a mixture of it when they go first: `Exact` would
-    search in vain. Discrete sites that are summed over together are no such sites.
+    search in vain. Discrete sites that are summed over together are no such sites, nor are those of one value.
     """
     bound = analysis.bound
+    choices = {name: prior.choices for name, prior in terms(bound).priors.items()}
+    sure = {name for name, values in choices.items() if values is not None and len(values) == 1}
     together = [field.names for field in analysis.discrete_fields if field.jointly.rule is not None]
 
     def shared(label: Site, other: Site) -> bool:
         common = prod(plate.size for plate in label.plates if plate in other.plates)
-        return label.is_discrete and prod(label.shape) > common
+        return label.is_discrete and label.name not in sure and prod(label.shape) > common
 
     pairs = (pair for term in terms(bound).terms for pair in permutations(term.depends, 2))
     pairs = (pair for pair in pairs if not any(set(pair) <= set(names) for names in together))

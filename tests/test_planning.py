@@ -1,5 +1,6 @@
 """The method of a fit that names none, where discrete sites are summed over or drawn."""
 
+import inspect
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from jax.nn import sigmoid
 from numpyro.contrib.control_flow import scan
+from scipy import stats
 
 import bayeslab as bl
 from bayeslab.elimination.discrete.mixture_components import component_sites, summation_cost
@@ -124,3 +126,17 @@ def test_slices_draw_where_a_density_jumps_but_not_where_it_bends(bend: Any, met
 
     found = analysis(clipped, {"x": np.linspace(5, 8, 20), "y": np.repeat([0, 1], 10)})
     assert isinstance(plan(found).method, method)
+
+
+def test_a_label_of_one_value_hides_nothing() -> None:
+    """A mixture of one component is that component: Exact, with its evidence."""
+    lecture = gaussian_mixture
+    data = {**lecture.example(), "num_components": 1}
+    tree = bl.fit(0, lecture.model, data, progress=False)
+    assert tree.attrs["method"] == "Exact"
+    y = np.asarray(data["y"])
+    defaults = inspect.signature(lecture.model).parameters
+    mu0, kappa0, alpha, beta = (data.get(name, defaults[name].default) for name in ("mu0", "kappa0", "alpha", "beta"))
+    scale = beta / alpha * (np.eye(len(y)) + np.full((len(y), len(y)), 1 / kappa0))
+    evidence = stats.multivariate_t(np.full(len(y), mu0), scale, df=2 * alpha).logpdf(y)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], evidence, rtol=1e-10)
