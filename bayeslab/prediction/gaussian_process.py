@@ -102,11 +102,14 @@ def distance_from_dense(
     """How far the solver of a process is from the covariance matrix, on rows that this can handle.
 
     precision, linear: the information pair about its values, each (row,). Half of num_rows rows are conditioned on,
-    taken evenly in the order that they are given in, and the other half is predicted.
+    taken evenly in the order that they are given in, with the outermost ones, and the others are predicted.
     Returns dense_rows, log_marginal_error (nats), mean_error and sd_error (the largest, in dense standard deviations).
     """
     rows = np.unique(np.linspace(0, len(prior.x) - 1, min(num_rows, len(prior.x))).astype(int))
-    fitted, predicted = rows[::2], rows[1::2] if len(rows) > 1 else rows
+    inputs = np.asarray(prior.x)[rows].reshape(len(rows), -1)
+    outermost = rows[np.concatenate([inputs.argmin(0), inputs.argmax(0)])]
+    fitted = np.union1d(rows[::2], outermost)
+    predicted = np.setdiff1d(rows, fitted) if len(fitted) < len(rows) else rows
     answers = []
     for solver in (prior.solver, Dense()):
         process = GaussianProcess(prior.kernel, prior.x[fitted], prior.mean_values[fitted], solver)
@@ -260,12 +263,18 @@ def _joint_draws(keys: Array, here: Bound, there: Bound, draws: ProcessDraws, as
 
 
 def _dataset(summaries: Mapping[str, Any], site: str, new: Data) -> "Dataset":
-    """The results as a Dataset, with the names that the new inputs have."""
+    """The results as a Dataset, with the names that the new inputs have; raises ValueError where one is no number."""
     from xarray import Dataset
 
     labels: Sequence[Any] = next((e.labels[0] for e in read_entries(new).values() if e.labels.get(0) is not None), ())
     ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
     kinds = {1: ("row",), 2: ("component", "row"), 3: ("chain", "draw", "row")}
+    values = np.asarray(summaries[site])
+    if (lost := np.isnan(values).any(tuple(range(values.ndim - 1)))).any():
+        raise ValueError(
+            f"site '{site}' has no value at position {int(lost.argmax())} of the new inputs: it is outside of the box "
+            "of HilbertSpace, whose boundary has to be larger, or the covariance there is not positive"
+        )
     variables = {}
     for name, value in summaries.items():
         dims = next((dims for end, dims in ends.items() if name == site + end), kinds[value.ndim])

@@ -294,9 +294,10 @@ def refuse_other_inputs(
     for name in processes:
         then, *others = (_inputs_of_process(name, at, values) for at in (*bounds, bound))
         if any(now.shape != then.shape or not np.allclose(now, then) for now in others):
+            way_out = "" if bound.sites[name].family == "GaussianProcess" else "write it as a GaussianProcess, which "
             raise ValueError(
-                f"site '{name}' has draws at the inputs of the fit, and these are others; write it as a "
-                "GaussianProcess, which process_at and process_draws take to new inputs"
+                f"site '{name}' has draws at the inputs of the fit, and these are others; {way_out}process_at and "
+                f"process_draws take{' it' * (not way_out)} to new inputs"
             )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab import kernels
+from bayeslab.gaussian_processes.hilbert_space import HilbertSpace
 
 X, Y = np.array([0.0, 0.5, 0.5, 2.0]), np.array([0.3, -0.5, 2.0, 1.0])
 NEW = np.array([0.25, 0.5, 3.0, 7.0])
@@ -116,3 +117,20 @@ def test_columns_are_those_of_the_fit() -> None:
     for wrong in (new[["v", "u"]], new.set_axis(["p", "q"], axis=1)):
         with pytest.raises(ValueError, match="position 0 of axis 1, where the fit had 'u'"):
             bl.process_at(two_inputs, data, tree, {"x": wrong})
+
+
+def test_inputs_outside_of_the_box_are_named() -> None:
+    def boxed(x: Any) -> None:
+        solver = HilbertSpace(8, boundary=1.5)
+        kernel = kernels.squared_exponential(1.0)
+        f = numpyro.sample("f", bl.GaussianProcess(kernel, x, solver=solver), infer={"event_dims": ["row"]})
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(f, 0.5))
+
+    data = {"x": X, "y": Y}
+    tree = bl.fit(0, boxed, data, bl.Exact(20), progress=False)
+    assert np.isfinite(bl.process_at(boxed, data, tree, {"x": NEW[:2]})["f"]).all()
+    with pytest.raises(ValueError, match="no value at position 2 of the new inputs: it is outside of the box"):
+        bl.process_at(boxed, data, tree, {"x": np.array([0.25, 0.5, 30.0])})
+    with pytest.raises(ValueError, match="no value at position 0"):
+        bl.process_draws(0, boxed, data, tree, {"x": np.array([30.0])})
