@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDistribution
-from numpyro.handlers import substitute, trace
+from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.prediction.group_elements import NO_GROUP, elements_of_groups
 from bayeslab.prediction.row_quadrature import with_groups_integrated
 from bayeslab.programs.missing.observed_values import known_values
-from bayeslab.programs.program import Bound, Site, Values
+from bayeslab.programs.program import Bound, Site, Values, init_inside_support
 from bayeslab.programs.validation import listed_sites
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.analysis import Analysis
@@ -289,6 +289,8 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
         densities, masked = {}, {}
         for names in joint:
             densities[names] = _nan_at_missing(plain, names.split(", "), _density_of_rows(bound, names, values))
+            if all(plain.sites[name].masked for name in names.split(", ")):
+                masked[names] = _rows_all_masked(plain, names.split(", "), values, densities[names].ndim)
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
@@ -302,6 +304,14 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
         densities, masked = jax.tree.map(lambda value: value[None], run({}))
     never = {name: rows.all(0) for name, rows in masked.items()}
     return densities | {name: jnp.where(rows, jnp.nan, densities[name]) for name, rows in never.items()}
+
+
+def _rows_all_masked(bound: Bound, names: list[str], values: Values, ndim: int) -> Array:
+    """Which rows (*batch) a mask hides in all of some sites. ndim: of the rows."""
+    program = seed(substitute(bound.program, data=values), jax.random.PRNGKey(0))
+    sites = trace(substitute(program, substitute_fn=init_inside_support)).get_trace()
+    hidden = [masked_rows(sites[name]["fn"]) for name in names]
+    return jnp.stack([rows.all(tuple(range(ndim, rows.ndim))) for rows in hidden]).all(0)
 
 
 def masked_rows(fn: Distribution) -> Array:

@@ -107,3 +107,18 @@ def test_of_a_covariate_that_is_missing_in_part_given_values_stay_hidden() -> No
     hidden = tree["posterior"]["x"].values[..., 3].ravel()
     level = tree["posterior"]["level"].values.ravel()
     np.testing.assert_allclose((hidden - level).std(), 1.0, atol=4 / np.sqrt(2 * len(hidden)))
+
+
+def test_hidden_rows_have_no_log_likelihood_where_what_is_theirs_is_integrated_out() -> None:
+    def labelled(y: Any, there: Any) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
+        with numpyro.plate("row", len(y)), mask(mask=there):
+            label = numpyro.sample("label", dist.Bernoulli(0.4))
+            numpyro.sample("y", dist.Normal(mu + label, 1.0), obs=y)
+
+    data = {"y": Y, "there": THERE}
+    for program, own in ((padded_rows, "z"), (labelled, "label")):
+        tree = bl.fit(0, program, data, bl.Gibbs(num_warmup=20, num_samples=20, num_chains=1), progress=False)
+        likelihood = bl.predict(1, program, data, tree)["log_likelihood"]
+        assert likelihood.attrs["integrated_out"] == [own]
+        np.testing.assert_array_equal(np.isnan(likelihood["y"].values).all((0, 1)), ~THERE)
