@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from bayeslab.populations.choice import (
     means_of_chain,
     score_populations,
 )
-from bayeslab.populations.known_origins import origin_files, with_known_origins
+from bayeslab.populations.known_origins import with_known_origins
 from bayeslab.populations.priors_of_ancestry import (
     ancestry_arguments,
     places,
@@ -35,10 +34,11 @@ from bayeslab.populations.priors_of_ancestry import (
     start_of_chains,
     with_rows_of_file,
 )
+from bayeslab.populations.run_folder import GENOTYPES_FILE, claim_folder, run_record
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Program, precision_scope, raw_key
-from bayeslab.results.datatree import constant_data, observed_data, package_versions
-from bayeslab.results.saving import save, save_text
+from bayeslab.results.datatree import constant_data, observed_data
+from bayeslab.results.saving import save
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,8 +48,6 @@ NUM_PARTS_PER_FIT = 4
 """The number of parts in which the draws of a fit are made; they are written after each part."""
 MAX_DRAWS_OF_CHOICE = 50
 """The most draws of a chain that predict hidden genotypes."""
-GENOTYPES_FILE = "genotypes.nc"
-"""The file of the genotypes as filtered."""
 REPEATED_GROUPS = ("observed_data", "constant_data")
 """Groups that the file of every fit would repeat, and that are left out of it."""
 
@@ -124,20 +122,29 @@ def run_structure(
     does with more draws, and with larger numbers of populations after those that were there.
 
     model, correlated: programs with independent frequencies, which K is chosen with, and with drifted ones.
-    folder: for the files of all steps; made where there is none. say: is told what is done.
+    folder: for the files of all steps; made where there is none, once genotypes are read and pass. say: is told what
+        is done.
     Raises ValueError for a folder with the results of other settings or of a file that has changed since, and as
     reading, filtering and fitting do.
     """
-    claim_folder(settings, folder)
-    seconds: dict[str, float] = {}
-    panel = _load_or_make(folder / GENOTYPES_FILE, "reading and filtering", seconds, say, lambda: _read_panel(settings))
+    run, seconds, key = run_record(asdict(settings), folder), dict[str, float](), raw_key(settings.seed)
+
+    def read() -> Dataset:
+        panel = _read_panel(settings)
+        with warnings.catch_warnings(action="ignore"):  # says what is wrong before there is a folder
+            hide_genotypes(key, model, genotypes(panel), settings.share)
+        claim_folder(run, folder)
+        return panel
+
+    panel = _load_or_make(folder / GENOTYPES_FILE, "reading and filtering", seconds, say, read)
+    claim_folder(run, folder)
     if warning := linkage_warning(panel):
         say(warning)
     data = genotypes(panel)
     initial = start_of_chains(panel, settings)
     rows: list[Dataset] = []
     means_by_number: dict[int, Means] = {}
-    hidden = hide_genotypes(raw_key(settings.seed), model, data, settings.share)
+    hidden = hide_genotypes(key, model, data, settings.share)
     for number in settings.populations:
         data_of_choice = data | {"alpha": prior_of_choice(panel, settings, number)}
 
@@ -167,57 +174,23 @@ def run_structure(
 
 
 def linkage_warning(panel: Dataset) -> str:
-    """A sentence on loci in strong linkage and what to do, empty where they are not or it was not measured."""
+    """A sentence on loci in strong linkage and what to do, or on what may be linkage; empty where nothing speaks for it
+    or it was not measured."""
     linkage = Linkage(*(float(panel.attrs.get(name, np.nan)) for name in Linkage._fields))
+    correlated = f"the squared correlation of {linkage.neighbours:.0%} of"
+    if linkage.is_unclear:
+        return (
+            f"{correlated} neighbouring loci is above 0.5, by linkage or by population structure, which too few loci "
+            "far apart tell from each other; the model takes loci for independent given the ancestry"
+        )
     if not linkage.is_strong:
         return ""
-    far_apart = "" if np.isnan(linkage.far_apart) else f", and of {linkage.far_apart:.0%} of the pairs far apart"
+    is_placed = "position" in panel.coords and bool((panel["position"] > 0).any())
     return (
-        f"neighbouring loci are in strong linkage: the squared correlation of {linkage.neighbours:.0%} of them is "
-        f"above 0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype "
-        "may look like a population; thin them, with --r2 0.2 or --thin 100000"
+        f"neighbouring loci are in strong linkage: {correlated} them is above 0.5, and of {linkage.far_apart:.0%} of "
+        "the pairs far apart. The model takes loci for independent, so intervals are too narrow and a long haplotype "
+        f"may look like a population; thin them, with --r2 0.2{' or --thin 100000' if is_placed else ''}"
     )
-
-
-def claim_folder(settings: Settings, folder: Path) -> None:
-    """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
-    run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | package_versions()
-    if settings.supervised:
-        origins = [path for path in origin_files(Path(settings.file)) if path.is_file()]
-        run |= {"sha256 of origins": [_fingerprint(path) for path in origins]}
-    run |= {f"sha256 of {path}": _fingerprint(Path(path)) for path in settings.start_from or ()}
-    run = json.loads(json.dumps(run))
-    path = folder / "run.json"
-    if (folder / GENOTYPES_FILE).exists() and (changes := _changes(json.loads(path.read_text()), run)):
-        raise ValueError(f"'{folder}' holds another run ({changes}); give another folder, or remove that one")
-    for part in (folder / "choice", folder / "fits"):
-        part.mkdir(parents=True, exist_ok=True)
-    save_text(json.dumps(run, indent=1) + "\n", path)
-
-
-def _changes(known: dict[str, Any], run: dict[str, Any]) -> str:
-    """What keeps a run from going on with the files of a known one; more draws and larger K do not."""
-    names = sorted((run.keys() | known.keys()) - {"file", "draws", "populations"})
-    changed = [name for name in names if run.get(name) != known.get(name)]
-    changed += ["draws"] if run["draws"] < known["draws"] else []
-    known_numbers, numbers = known["populations"], run["populations"]
-    changed += ["populations"] if numbers[: len(known_numbers)] != known_numbers else []
-    return ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in changed)
-
-
-def _fingerprint(path: Path) -> str:
-    """The SHA-256 of the contents of the file, and of those of PLINK beside it."""
-    stem = path.with_suffix("") if path.suffix == ".bed" else path
-    beside = [Path(f"{stem}{suffix}") for suffix in (".bed", ".bim", ".fam")]
-    files = [part for part in dict.fromkeys([path, *beside]) if part.is_file()]
-    if not files:
-        raise FileNotFoundError(f"there is no file '{path}'")
-    contents = hashlib.sha256()
-    for part in files:
-        with part.open("rb") as file:
-            while block := file.read(2**22):
-                contents.update(block)
-    return contents.hexdigest()
 
 
 def _load_or_make(

@@ -236,7 +236,7 @@ def _run_sentences(results: Results, settings: Settings) -> list[str]:
         f"{float((genotypes['y'] < 0).mean()):.2%} of the copies were not read; they are left out of the likelihood.",
     ]
     sentences += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
-    sentences += [warning.capitalize() + "."] if (warning := linkage_warning(genotypes)) else []
+    sentences += [f"{warning[0].upper()}{warning[1:]}."] if (warning := linkage_warning(genotypes)) else []
     return [
         *sentences,
         *ancestry_sentences(results, settings),

@@ -28,10 +28,13 @@ FIGURES = {
 def write_topic_report(results: Results, settings: Settings, source: str, notes: Sequence[str], folder: Path) -> Path:
     """Writes topics.csv, documents.csv, fit.nc, figures and report.html to a folder; returns the path of the latter.
 
+    What an earlier report left there and this one has not, such as choice.csv, is removed.
     source: what documents were read from. notes: sentences on how.
     """
     from matplotlib import rc_context
 
+    if (folder / "report.html").is_file():
+        _remove_optional_files(folder)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     save_text(topic_frame(results).to_csv(index=False), folder / "topics.csv")
     save_text(results.documents.to_csv(index=False), folder / "documents.csv")
@@ -46,6 +49,12 @@ def write_topic_report(results: Results, settings: Settings, source: str, notes:
     save_text(page_html(f"Topics of {Path(source).name}", _body(results, settings, source, notes, figures)),
               folder / "report.html")  # fmt: skip
     return folder / "report.html"
+
+
+def _remove_optional_files(folder: Path) -> None:
+    """Remove what not every report has, so that none stays beside the report of another run."""
+    for path in (folder / "choice.csv", *(folder / "figures" / f"{name}.png" for name in FIGURES)):
+        path.unlink(missing_ok=True)
 
 
 def topic_frame(results: Results) -> Any:

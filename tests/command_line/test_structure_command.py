@@ -187,6 +187,9 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Callable[[str], Pat
         (["FILE", "--share", "1"], "share is 1.0; expected a share"),
         (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
         (["FILE", "--maf", "2"], "--maf is 2.0"),
+        (["FILE", "--share", "1e-9"], "a share of 1e-09 of .* genotypes is none of them"),
+        (["FILE", "-o", "FILE"], "'.*panel.bed' is a file; name a folder for the results"),
+        (["FILE", "-o", "FILE/out"], "'.*panel.bed' is a file; name a folder for the results"),
         (["FILE", "--locprior", "--supervised"], "--locprior and --supervised are two priors of the same ancestry"),
         (
             ["FILE", "--supervised"],
@@ -208,13 +211,14 @@ def test_mistakes_get_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = whole("one")
-    given = [{"FILE": str(file), "WHOLE": str(folder)}.get(word, word) for word in arguments]
+    known = {"FILE": str(file), "FILE/out": str(file / "out"), "WHOLE": str(folder)}
+    given = [known.get(word, word) for word in arguments]
     out = [] if "-o" in given else ["-o", str(tmp_path / "out")]
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert main(["structure", *given, *out]) == 2
     assert re.search(words, capsys.readouterr().err.splitlines()[-1])
     assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert not (tmp_path / "out" / steps.GENOTYPES_FILE).exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_words_say_what_the_numbers_do() -> None:
@@ -258,6 +262,7 @@ def test_messages_on_files_name_options(case: str, tmp_path: Path, capsys: pytes
     (tmp_path / "mainparams").write_text("#define NUMINDS 7\n#define LABEL 1\n")
     given = [str(tmp_path / "mainparams") if option == "MAIN" else option for option in options]
     assert main(["structure", str(tmp_path / "a.str"), "-o", str(tmp_path / "out"), *given]) == 2
+    assert not (tmp_path / "out").exists()
     said = capsys.readouterr().err.splitlines()[-1]
     assert re.search(words, said), said
     assert not re.search("missing=|num_loci|one_row|extra_columns|population_flags|num_individuals=", said)

@@ -99,6 +99,8 @@ def test_counts_are_read_with_the_vocabulary_beside_them(tmp_path: Path, name: s
     assert not corpus.texts
 
 
+TERMS = [f"spring,{text.replace(',', '')} in the year {year}" for year, text in enumerate(TEXTS)]
+"""A season and a text a row, under names that a table of words has too."""
 WRONG = {
     "no column": (["t.csv", "--text", "c"], "has no column 'c'; its columns are a, b"),
     "which column": (["t.csv"], "say with --text which column of"),
@@ -114,11 +116,13 @@ WRONG = {
     "empty folder": (["."], "has no file whose name ends in .txt"),
     "learned by a point": (["lines.txt", "-k", "2", "--method", "map", "--alpha", "learn"], "map does not learn alpha"),
     "a file of results": (["lines.txt", "-o", "lines.txt"], "'lines.txt' is a file; name a folder"),
+    "a file above results": (["lines.txt", "-o", "lines.txt/out"], "'lines.txt' is a file; name a folder"),
     "JSON": (["a.jsonl"], "'a.jsonl' is JSON; expected plain texts, or a table"),
     "HTML": (["a.html"], "'a.html' is HTML; expected plain texts"),
     "numbers": (["a.svm"], "'a.svm' holds no letters; expected texts, or counts of UCI"),
     "weights": (["tf.csv"], "'tf.csv' has weights as column 'tfidf' and no counts"),
     "an empty word": (["empty.csv"], "line 3 of 'empty.csv' has no word"),
+    "texts and a word": (["terms.csv"], "pass --text document if it has the texts, else give documents short names"),
     "number of topics": (["lines.txt", "-k", "0"], "'0' is no range such as 2-6"),
 }
 
@@ -137,10 +141,35 @@ def test_mistakes_are_said_in_a_sentence(name: str, tmp_path: Path, capsys: Any,
         written(tmp_path / "a.svm", "1 0.5 2\n")
         written(tmp_path / "tf.csv", "doc_id,term,tfidf\n1,ship,0.4\n2,storm,0.5\n")
         written(tmp_path / "empty.csv", "document,word\n1,ship\n1,\n")
+        written(tmp_path / "terms.csv", "".join(f"{row}\n" for row in ["term,document", *TERMS]))
     assert main(["topics", "-o", "out", *given, "--quiet"]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert len(error.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_column_called_document_has_texts_where_that_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "terms.csv", "\n".join(["term,document", *TERMS, ""]))
+    found = list(word_lists(read_corpus(path, options(text="document")).data).values())
+    assert found == [[*words, "in", "the", "year"] for words in WORDS]
+    with pytest.raises(ValueError, match="column 'document' of the table has another text of 5 or more words"):
+        documents(pd.read_csv(path))
+
+
+def test_long_names_of_documents_are_no_texts(tmp_path: Path) -> None:
+    rows = [f"{word},A letter to a friend in {year}" for year in (1801, 1802) for word in ("ship", "storm")]
+    corpus = read_corpus(written(tmp_path / "a.csv", "\n".join(["term,document", *rows, ""])), options())
+    assert word_lists(corpus.data) == {f"A letter to a friend in {year}": ["ship", "storm"] for year in (1801, 1802)}
+
+
+def test_the_encoding_of_texts_is_told(tmp_path: Path) -> None:
+    """Of a file, and of how many files of a folder."""
+    for number, encoding in enumerate(("utf-8", "cp1252", "cp1252")):
+        written(tmp_path / f"{number}.txt", "Menü", encoding)
+    assert "the text is in Windows-1252" in read_corpus(tmp_path / "1.txt", options()).notes
+    assert "of 2 of 3 files the text is in Windows-1252" in read_corpus(tmp_path, options()).notes
+    assert read_corpus(tmp_path / "0.txt", options()).notes == ("read as texts, a document a line",)
 
 
 def test_words_are_left_out_by_their_documents() -> None:
@@ -176,13 +205,21 @@ def letters(path: Path, seed: int = 0) -> Path:
 
 
 def test_topics_are_written(tmp_path: Path, capsys: Any) -> None:
+    """What an earlier report of several numbers and chains left is not beside this one."""
     path, out = letters(tmp_path / "letters.txt"), tmp_path / "out"
+    (out / "figures").mkdir(parents=True)
+    for name in ("report.html", "choice.csv", "figures/choice.png", "figures/stability.png", "mine.csv"):
+        (out / name).touch()
     assert main(["topics", str(path), "-k", "2", "-o", str(out), "--method", "map", "--chains", "1", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     themes = [set(theme.split()) for theme in THEMES]
     found = [set(topic["words"][:8]) for topic in record["topics"]]
     assert any(found[0] <= first and found[1] <= second for first, second in (themes, themes[::-1]))
     assert all({"u_mass", "c_v"} == topic["coherence"].keys() for topic in record["topics"])
+    assert {file.name for file in out.iterdir()} == {
+        "figures", "report.html", "topics.csv", "documents.csv", "fit.nc", "mine.csv"
+    }  # fmt: skip
+    assert {figure.name for figure in (out / "figures").iterdir()} == {"topics.png", "shares.png"}
     table = pd.read_csv(out / "documents.csv")
     assert table["document"].to_list()[:2] == ["line 1", "line 2"]
     assert (table["tokens"] == 20).all()

@@ -93,6 +93,18 @@ def test_the_map_is_found_beside_any_ped(tmp_path: Path, name: str) -> None:
     assert found.attrs["removed_loci_of_negative_position"] == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [("1 m1 0 10\nm2 0 20\n", "3 columns; expected 4"), ("1 m1 10\n1 m2 0 20\n", "4 columns; expected 3")],
+)
+def test_a_row_of_a_map_that_lacks_a_column_is_refused(tmp_path: Path, lines: str, words: str) -> None:
+    """Without its chromosome it would read as one of three columns: the name as chromosome, 0 as name."""
+    (tmp_path / "a.ped").write_text("1 a 0 0 1 1 A C G G\n1 b 0 0 2 2 A A G T\n")
+    (tmp_path / "a.map").write_text(lines)
+    with pytest.raises(ValueError, match=rf"line 2 of .*a\.map has {words} as in line 1"):
+        read_genotypes(tmp_path / "a.ped")
+
+
 @pytest.mark.parametrize("code", ["-1", "-99", "00", "000", "NaN", "n/a", "Unknown"])
 def test_other_codes_of_missing_alleles_are_no_alleles(tmp_path: Path, code: str) -> None:
     (tmp_path / "a.ped").write_text(f"1 a 0 0 1 1 A C {code} {code}\n1 b 0 0 2 2 A A G T\n")
@@ -156,3 +168,35 @@ def test_a_locus_like_populations_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.str").write_text("\n".join(["Ort m1 m2", *rows, ""]))
     with pytest.warns(UserWarning, match="locus 'Ort' has the same number .* pass populations=True"):
         read_genotypes(tmp_path / "a.str")
+
+
+@pytest.mark.parametrize("numbers", [(1, 1, 2, 2), (1, 2, 2), (3, 3, 1)])
+def test_populations_of_few_individuals_are_told(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    """Of fewer than six, where no other locus is alike in all copies and in blocks."""
+    path = tmp_path / "a.str"
+    rows = [f"i{one} {n} {a} {5 + (a == 2) * (one % 2)}" for one, n in enumerate(numbers) for a in (1, 2)]
+    path.write_text("\n".join(["Ort m1 m2", *rows, ""]))
+    with pytest.warns(UserWarning, match="locus 'Ort' has the same number .* pass populations=True"):
+        read_genotypes(path)
+    rows = [f"i{one} {n} {a} {n}" for one, n in enumerate(numbers) for a in (1, 2)]
+    path.write_text("\n".join(["Ort m1 m2", *rows, ""]))
+    assert read_genotypes(path).sizes["locus"] == 3
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (1, 2, 1), (1, 1, 1)])
+def test_few_individuals_apart_or_all_alike_are_no_populations(tmp_path: Path, numbers: tuple[int, ...]) -> None:
+    rows = [f"i{one} {number} {allele}" for one, number in enumerate(numbers) for allele in (1, 2)]
+    (tmp_path / "a.str").write_text("\n".join(["m1 m2", *rows, ""]))
+    assert read_genotypes(tmp_path / "a.str").sizes["locus"] == 2
+
+
+def test_a_zero_beside_other_codes_of_missing_copies_is_asked_for(tmp_path: Path) -> None:
+    """0 and 1 alone are alleles counted from 0; where they go on to 2, a 0 may be a copy that was not read."""
+    path = tmp_path / "a.str"
+    path.write_text("m1 m2\na 1 2\na 0 -9\nb 1 2\nb 2 1\n")
+    words = "line 2 of .* has 0 at locus 'm1', beside alleles up to 2, while other copies are -9: pass missing=-9 if"
+    with pytest.raises(ValueError, match=rf"{words} 0 is an allele, or write -9 in its place"):
+        read_genotypes(path)
+    assert read_genotypes(path, missing=-9)["alleles"].values.tolist() == [["0", "1", "2"], ["1", "2", ""]]
+    path.write_text("m1 m2\na 1 0\na 0 -9\nb 1 1\nb 1 1\n")
+    assert read_genotypes(path)["alleles"].values.tolist() == [["0", "1"], ["0", "1"]]

@@ -56,3 +56,29 @@ def test_one_locus_has_no_neighbour() -> None:
     assert not found.is_strong
     assert linkage_warning(panel(independent(0.1)[:, :2], 1)) == ""
     assert Linkage(0.3, 0.2).is_strong is False
+
+
+@pytest.mark.parametrize("loci", [30, 52])
+def test_few_loci_do_not_tell_linkage_from_structure(loci: int) -> None:
+    """Without enough pairs far apart nothing is called linked, and nothing is advised."""
+    y = simulated_genotypes(60, 200, 2, fst=0.8, admixture=None, seed=1)["y"].values[:, :loci].astype("int8")
+    unlinked = panel(y, 1)
+    found = genotype_linkage(unlinked)
+    assert found.neighbours > 0.1
+    assert np.isnan(found.far_apart)
+    assert not found.is_strong
+    assert found.is_unclear
+    words = linkage_warning(unlinked.assign_attrs(found._asdict()))
+    assert "by linkage or by population structure" in words
+    assert "thin" not in words
+
+
+@pytest.mark.parametrize("positions", ["none", "unknown", "known"])
+def test_thinning_by_distance_is_advised_where_there_are_positions(positions: str) -> None:
+    linked = panel(independent(0.02)[:, :100].repeat(2, axis=1))
+    if positions == "none":
+        linked = linked.drop_vars("position")
+    elif positions == "unknown":
+        linked["position"] = xr.zeros_like(linked["position"])
+    words = linkage_warning(linked.assign_attrs(Linkage(0.5, 0.01)._asdict()))
+    assert words.endswith("with --r2 0.2 or --thin 100000" if positions == "known" else "with --r2 0.2")

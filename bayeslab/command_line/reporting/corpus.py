@@ -48,11 +48,11 @@ def read_corpus(path: Path, options: Namespace) -> Corpus:
         data = readers[form](path, vocabulary)
         where = f"words from '{vocabulary}'" if vocabulary else "words are numbers, as no --vocabulary was given"
         return Corpus(data, False, (f"read as counts of {form}, {where}",))
-    from bayeslab.datasets.files.texts import read_texts
+    from bayeslab.datasets.files.texts import texts_and_notes
 
-    texts = read_texts(path, options.encoding)
+    texts, notes = texts_and_notes(path, options.encoding)
     what = "a document a file" if path.is_dir() else "a document a line"
-    return Corpus(documents(texts), True, (f"read as texts, {what}", *_repeated(texts)))
+    return Corpus(documents(texts), True, (*notes, f"read as texts, {what}", *_repeated(texts)))
 
 
 def stop_words(name: str) -> frozenset[str]:
@@ -76,10 +76,16 @@ def _from_table(table: TextTable, options: Namespace) -> Corpus:
     import pandas as pd
 
     from bayeslab.datasets import documents
-    from bayeslab.datasets.corpora.document_forms import long_form
+    from bayeslab.datasets.corpora.document_forms import are_texts, long_form_columns
 
     frame = pd.DataFrame(table.columns)
-    if options.text is None and options.name is None and (renamed := long_form(frame)) is not None:
+    if options.text is None and options.name is None and (columns := long_form_columns(frame)) is not None:
+        if are_texts(frame[document := columns["document"]]):
+            raise ValueError(
+                f"column '{document}' of '{table.path}' has another long text in most rows, beside a column "
+                f"'{columns['word']}': pass --text {document} if it has the texts, else give documents short names"
+            )
+        renamed = frame.rename(columns={name: wanted for wanted, name in columns.items()})
         return Corpus(
             documents(_with_counts(renamed, table)), False, (*table.notes, "read as a word of a document a row")
         )

@@ -6,6 +6,7 @@ import warnings
 from argparse import Namespace
 from typing import Any
 
+from bayeslab.command_line.reporting.result_folder import require_folder
 from bayeslab.command_line.reporting.structure_options import FILTERS, NUMBERS, SWITCHES
 
 SETTINGS = ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent", "location_prior",
@@ -65,6 +66,7 @@ def _run(arguments: Namespace) -> str:
     from bayeslab.populations.run import Settings, run_structure
     from bayeslab.reports.population_structure import choice_verdict, write_report
 
+    require_folder(arguments.out)
     options = vars(arguments)
     reading: dict[str, Any] = {} if arguments.mainparams is None else structure_options(arguments.mainparams)
     reading |= {name: options[name] for name in (*NUMBERS, *SWITCHES) if options[name] is not None}

@@ -5,11 +5,11 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from bayeslab.command_line.fit_command import EXIT_PROBLEMS
 from bayeslab.command_line.reporting.corpus import Corpus, read_corpus, stop_words
+from bayeslab.command_line.reporting.result_folder import require_folder
 
 MIN_STABLE = 0.5
 """The share of topics that other chains find, below which the command says that something is wrong."""
@@ -52,13 +52,6 @@ def run(arguments: Namespace) -> int:
     for line in complaint:
         print(line, file=sys.stderr)
     return EXIT_PROBLEMS if complaint else 0
-
-
-def require_folder(folder: Path) -> None:
-    """Make the folder of results; raises OSError where that cannot be."""
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"'{folder}' is a file; name a folder for the results")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _with_chosen_words(corpus: Corpus, arguments: Namespace) -> tuple[Mapping[str, Any], list[str]]:

@@ -25,6 +25,8 @@ AXIS_NAMES = {
 """What the axes of a matrix of counts may be called."""
 NUMBER_COLUMNS = (*LONG_FORM_COLUMNS["document"], "id", "index", "level_0", "unnamed: 0")
 """What a column that numbers documents may be called."""
+MIN_WORDS_OF_TEXT = 5
+"""The fewest words, set apart by blanks, of a text; names of documents are shorter."""
 
 
 def as_frame(source: Any) -> Any:
@@ -51,17 +53,41 @@ def as_frame(source: Any) -> Any:
 def long_form(frame: pd.DataFrame) -> pd.DataFrame | None:
     """A table with columns document, word and perhaps count, from one that calls them so; None for another table.
 
+    Raises ValueError where two columns could be one of them, and where the column of documents holds texts.
+    """
+    if (columns := long_form_columns(frame)) is None:
+        return None
+    if are_texts(frame[columns["document"]]):
+        raise ValueError(
+            f"column {columns['document']!r} of the table has another text of {MIN_WORDS_OF_TEXT} or more words in "
+            "most rows, as texts are and names of documents are not; give that column alone if it has the texts, else "
+            "short names"
+        )
+    return frame.rename(columns={name: wanted for wanted, name in columns.items()})
+
+
+def long_form_columns(frame: pd.DataFrame) -> dict[str, str] | None:
+    """What a table calls its columns document, word and perhaps count; None for another table.
+
     Raises ValueError where two columns could be one of them.
     """
-    names: dict[Hashable, str] = {}
+    columns: dict[str, str] = {}
     for wanted, known in LONG_FORM_COLUMNS.items():
         candidates = [name for name in dict.fromkeys(frame.columns) if isinstance(name, str) and name.lower() in known]
         exact = [name for name in candidates if name == wanted]
         if len(candidates) > 1 and not exact and wanted != "count":
             raise ValueError(f"columns {candidates} of the table could each be of {wanted}s; rename one to {wanted!r}")
         if chosen := exact or candidates[:1]:
-            names[chosen[0]] = wanted
-    return frame.rename(columns=names) if {"document", "word"} <= set(names.values()) else None
+            columns[wanted] = chosen[0]
+    return columns if {"document", "word"} <= columns.keys() else None
+
+
+def are_texts(column: pd.Series) -> bool:
+    """Whether most rows have a text of many words that no other has; a name is in the rows of all words of its
+    document."""
+    different = {value for value in column.to_numpy().ravel() if isinstance(value, str)}
+    num_texts = sum(len(value.split()) >= MIN_WORDS_OF_TEXT for value in different)
+    return len(column) > 1 and 2 * num_texts > len(column)
 
 
 def refuse_text_columns(source: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,24 +23,36 @@ def read_texts(path: str | PathLike[str], encoding: str | None = None) -> pd.Ser
     Raises FileNotFoundError, and ValueError for a folder without such files, for a file that is damaged or no text, and
     for one without a line.
     """
+    return texts_and_notes(path, encoding)[0]
+
+
+def texts_and_notes(path: str | PathLike[str], encoding: str | None = None) -> tuple[pd.Series, tuple[str, ...]]:
+    """What `read_texts` returns, and sentences on what was found where files are not plain UTF-8."""
     import pandas as pd
 
     path = as_path(path)
     if encoding is not None and not isinstance(encoding, str):
         raise TypeError(f"encoding is {short_repr(encoding)}; expected the name of one, such as 'utf-8'.")
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if plain_suffix(file) == ".txt" and file.is_file())
-        if not files:
-            raise ValueError(
-                f"the folder '{path}' has no file whose name ends in .txt; expected one for each document."
-            )
-        texts = {file.relative_to(path).as_posix(): read_text(file, encoding)[0] for file in files}
+        texts, notes = _texts_of_folder(path, encoding)
     else:
-        lines = enumerate(lines_of(read_text(path, encoding)[0]), 1)
-        texts = {f"line {number}": line for number, line in lines if line.strip()}
+        text, notes = read_text(path, encoding)
+        texts = {f"line {number}": line for number, line in enumerate(lines_of(text), 1) if line.strip()}
         if not texts:
             raise ValueError(f"'{path}' is empty; expected a text on every line.")
-    return pd.Series(texts, dtype=object)
+    return pd.Series(texts, dtype=object), notes
+
+
+def _texts_of_folder(path: Path, encoding: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The texts of a folder by the paths of their files, and sentences on how many files are not plain UTF-8."""
+    files = sorted(file for file in path.rglob("*") if plain_suffix(file) == ".txt" and file.is_file())
+    if not files:
+        raise ValueError(f"the folder '{path}' has no file whose name ends in .txt; expected one for each document.")
+    texts, occurrences = {}, Counter[str]()
+    for file in files:
+        texts[file.relative_to(path).as_posix()], notes = read_text(file, encoding)
+        occurrences.update(notes)
+    return texts, tuple(f"of {number} of {len(files)} files {note}" for note, number in occurrences.items())
 
 
 def plain_suffix(path: Path) -> str:

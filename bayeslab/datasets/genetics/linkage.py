@@ -12,11 +12,15 @@ from bayeslab.programs.data import MISSING_COPY
 
 MAX_PAIRS = 20_000
 """The most pairs of each kind that are looked at."""
+MIN_PAIRS_FAR_APART = 50
+"""The fewest different pairs of loci far apart that say how much structure correlates loci."""
+MIN_SHARE = 0.1
+"""The share of neighbours up to which their correlation is not worth a word."""
 
 
 class Linkage(NamedTuple):
     """The shares of pairs whose squared correlation exceeds a number: of neighbours, and of loci far apart, which
-    population structure correlates too. NaN where there are no such pairs."""
+    population structure correlates too. NaN where there are no neighbours, or too few pairs far apart."""
 
     neighbours: float
     far_apart: float
@@ -24,8 +28,12 @@ class Linkage(NamedTuple):
     @property
     def is_strong(self) -> bool:
         """Whether neighbours are correlated often, and much more often than structure alone would have it."""
-        far_apart = 0.0 if np.isnan(self.far_apart) else self.far_apart
-        return self.neighbours > max(0.1, 2 * far_apart)
+        return self.neighbours > MIN_SHARE and self.neighbours > 2 * self.far_apart
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether neighbours are correlated often, and it cannot be told whether by linkage or by structure."""
+        return self.neighbours > MIN_SHARE and np.isnan(self.far_apart)
 
 
 def genotype_linkage(dataset: xr.Dataset, *, r2: float = 0.5, window: int = 50, seed: int = 0) -> Linkage:
@@ -33,7 +41,8 @@ def genotype_linkage(dataset: xr.Dataset, *, r2: float = 0.5, window: int = 50, 
 
     r2: squared correlation of the copies of the first allele, over individuals with all copies of both, above which a
         pair counts. Neighbours are next to each other on a chromosome; loci are far apart on different ones, or from
-        `window` loci on. Of more than MAX_PAIRS pairs some are taken at random (seed).
+        `window` loci on. Of more than MAX_PAIRS pairs some are taken at random (seed); fewer than MIN_PAIRS_FAR_APART
+        different ones far apart say nothing.
     Raises ValueError for another form, for a share outside of 0 to 1 and a window below 2.
     """
     r2, window = as_share("r2", r2), as_integer("window", window, 2)
@@ -47,8 +56,10 @@ def genotype_linkage(dataset: xr.Dataset, *, r2: float = 0.5, window: int = 50, 
     pairs = rng.integers(0, len(rank), (4 * MAX_PAIRS, 2))
     first, second = pairs.T
     is_far = (number[first] != number[second]) | (np.abs(rank[first] - rank[second]) >= window)
-    chosen = rng.permutation(len(neighbours))[:MAX_PAIRS]
-    return Linkage(_share_above(dataset, neighbours[chosen], r2), _share_above(dataset, pairs[is_far][:MAX_PAIRS], r2))
+    chosen, far = rng.permutation(len(neighbours))[:MAX_PAIRS], pairs[is_far][:MAX_PAIRS]
+    if len(np.unique(np.sort(far, 1), axis=0)) < MIN_PAIRS_FAR_APART:
+        far = far[:0]
+    return Linkage(_share_above(dataset, neighbours[chosen], r2), _share_above(dataset, far, r2))
 
 
 def _share_above(dataset: xr.Dataset, pairs: np.ndarray, r2: float) -> float:

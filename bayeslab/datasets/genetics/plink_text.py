@@ -74,10 +74,10 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
             y[:, locus][texts[:, locus] == text] = code
     y = _missing_last(y)
     coords = individual_coords(path, [row for _, row in lines], [number for number, _ in lines])
-    coords |= _loci_of_map(_map_beside(path), path, num_loci)
+    coords |= _loci_of_map(map_beside(path), path, num_loci)
     kept = np.asarray(coords["position"][1]) >= 0 if "position" in coords else np.ones(num_loci, bool)
     if not kept.any():
-        raise ValueError(f"{_map_beside(path)} leaves out all loci, by negative positions.")
+        raise ValueError(f"{map_beside(path)} leaves out all loci, by negative positions.")
     coords |= {name: ("locus", list(compress(coords[name][1], kept))) for name in coords if coords[name][0] == "locus"}
     counts = {"loci_read": num_loci, "removed_loci_of_negative_position": num_loci - int(kept.sum())}
     return genotype_dataset(path, y[:, kept], list(compress(alleles, kept)), coords, counts)
@@ -221,7 +221,7 @@ def _missing_last(y: np.ndarray) -> np.ndarray:
     return np.where(ordered == np.iinfo(y.dtype).max, MISSING_COPY, ordered).astype(y.dtype)
 
 
-def _map_beside(path: Path) -> Path:
+def map_beside(path: Path) -> Path:
     """The .map of a .ped, which may be compressed, and either may be in large letters."""
     plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED_SUFFIXES else path
     names = [plain.with_suffix(suffix) for suffix in (".map", ".MAP")]
@@ -239,6 +239,7 @@ def _loci_of_map(path: Path, ped: Path, num_loci: int) -> dict[str, tuple[str, l
             raise ValueError(
                 f"line {number} of {path} has {' '.join(row)[:60]!r}; expected chromosome, name, position."
             )
+    _require_width(path, rows, len(rows[0][1]) if rows else 0)  # a row that lacks its name would have another one
     if len(rows) != num_loci:
         raise ValueError(f"{path} names {len(rows)} loci; expected the {num_loci} of {ped}.")
     names = [str(place + 1) if row[1] == "." else row[1] for place, (_, row) in enumerate(rows)]

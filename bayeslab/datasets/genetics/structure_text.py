@@ -35,7 +35,7 @@ from bayeslab.programs.data import MISSING_COPY
 MIN_ALLELE_LENGTH = 10
 """The smallest allele that is a length in base pairs: where all others are at least this, 0 is no allele."""
 MIN_INDIVIDUALS_OF_BLOCKS = 6
-"""The fewest individuals of whom it says something that those with the same number stand together."""
+"""The fewest individuals of whom it says something by itself that those with the same number stand together."""
 DEFAULT_MISSING = -9
 """The integer for a copy that was not read, where nothing else is said."""
 MAX_COPIES_OR_COLUMNS = 2**20
@@ -68,7 +68,8 @@ def read_structure(
     ploidy: how many lines an individual has, one below the other; or, with one_row (ONEROWPERIND), how many columns a
         locus has, side by side.
     missing: the integer for a copy that was not read (MISSING); None for -9, where no 0 stands beside alleles from 2
-        on, as in files of PLINK and Stacks, in which it is such a copy.
+        on, as in files of PLINK and Stacks, in which it is such a copy. Where -9 is there as well it still has to be
+        said.
     num_loci, num_individuals: NUMLOCI and NUMINDS, which the file is held against; the first can be left out where the
         loci are named.
     marker_names: whether the first line names the loci (MARKERNAMES), and perhaps the columns before them; None finds
@@ -244,36 +245,51 @@ def _individual_coords(
 def _refuse_doubtful_zeros(
     path: Path, alleles: Sequence[np.ndarray], firsts: Sequence[int], loci: Sequence[str]
 ) -> None:
-    """Raise ValueError where 0 stands beside alleles from 2 on and nothing is -9: it may be an allele, or missing."""
+    """Raise ValueError where 0 stands beside alleles from 2 on: it may be an allele, or missing, even where -9 is."""
     with_zero = next((place for place, one in enumerate(alleles) if (one == 0).any()), None)
-    if with_zero is None or any((one == DEFAULT_MISSING).any() for one in alleles):
+    if with_zero is None or (largest := max(int(one.max()) for one in alleles)) < 2:
         return
-    largest = max(int(one.max()) for one in alleles)
-    if largest >= 2:
-        locus = int((alleles[with_zero] == 0).any(1).argmax())
+    locus = int((alleles[with_zero] == 0).any(1).argmax())
+    where = f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up to"
+    if any((one == DEFAULT_MISSING).any() for one in alleles):
         raise ValueError(
-            f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up "
-            f"to {largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not read, "
-            f"as in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
+            f"{where} {largest}, while other copies are {DEFAULT_MISSING}: pass missing={DEFAULT_MISSING} if 0 is an "
+            f"allele, or write {DEFAULT_MISSING} in its place if it stands for a copy that was not read."
         )
+    raise ValueError(
+        f"{where} {largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not "
+        f"read, as in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
+    )
 
 
 def _tell_like_populations(raw: np.ndarray, loci: Sequence[str]) -> None:
     """Warn where the first locus looks like a column of populations that the options take for alleles.
 
     It is so where all copies of every individual are alike there, and individuals with the same number stand together,
-    while other loci have individuals with two alleles.
+    while other loci have individuals with two alleles. Few individuals stand together by chance: then no other locus
+    may look so, and some have to have the same number.
     """
-    first, others = raw[:, 0], raw[:, 1:]
-    changes = int((np.diff(first[:, 0]) != 0).sum())
-    is_sorted = 1 <= changes == len(np.unique(first[:, 0])) - 1
+    others = raw[:, 1:]
     several = (others != others[:, :, :1]).any()
-    if len(raw) >= MIN_INDIVIDUALS_OF_BLOCKS and is_sorted and (first == first[:, :1]).all() and several:
+    if len(raw) >= MIN_INDIVIDUALS_OF_BLOCKS:
+        is_likely = _stands_in_blocks(raw[:, :1])[0]
+    else:
+        repeats = len(np.unique(raw[:, 0, 0])) < len(raw)
+        is_likely = repeats and _stands_in_blocks(raw).tolist() == [True] + [False] * (len(loci) - 1)
+    if is_likely and several:
         warnings.warn(
             f"locus {loci[0]!r} has the same number in all copies of every individual, and individuals with the same "
             "number stand together, as in a column of populations: if it is one, pass populations=True.",
             stacklevel=3,
         )
+
+
+def _stands_in_blocks(raw: np.ndarray) -> np.ndarray:
+    """Whether at each locus copies of an individual are alike, and individuals with one of several numbers together."""
+    numbers = raw[:, :, 0]
+    changes = (np.diff(numbers, axis=0) != 0).sum(0)
+    least = (np.diff(np.sort(numbers, 0), axis=0) != 0).sum(0)
+    return (raw == raw[:, :, :1]).all((0, 2)) & (changes >= 1) & (changes == least)
 
 
 def _recode_alleles(
