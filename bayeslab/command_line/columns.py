@@ -1,13 +1,14 @@
 """Columns of a file read by what they hold: numbers, dates, or levels; what is in doubt is refused with the way out."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeslab.command_line.coding import DAY_FIRST, MONTH_FIRST, Reading
 from bayeslab.command_line.table_file import TextTable
+from bayeslab.command_line.values import ALIKE_SIGNS
 from bayeslab.programs.binding import suggestion
 
 if TYPE_CHECKING:
@@ -45,23 +46,6 @@ UNIT_PATTERN = re.compile(r"[+-]?[$€£¥] ?[+-]?\d[\d.,' ]*|[+-]?\d[\d.,' ]*[%
 """A number with the sign of a currency or of a share."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What the user says of columns.
-
-    missing: cells that are missing values. categorical: columns of levels whatever is in them. dates: columns of dates,
-    by their names, and the day from which days are counted, None for the first. drop: columns that are left out.
-    decimal, thousands: the signs in numbers, empty to find out.
-    """
-
-    missing: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    dates: Mapping[str, str | None] = field(default_factory=dict)
-    drop: tuple[str, ...] = ()
-    decimal: str = ""
-    thousands: str = ""
-
-
 def require_known(table: TextTable, names: Any, option: str = "") -> None:
     """Raise ValueError for a name that no column has."""
     for name in names:
@@ -80,13 +64,12 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
     import pandas
 
     require_known(table, [name])
-    cells = np.array([cell.strip() for cell in table.columns[name]], object)
-    is_missing = np.isin(cells, list(MISSING_TEXTS | set(reading.missing)))
+    cells, is_missing = _cells(table, name, reading)
     index = table.labels if table.labels is not None else pandas.RangeIndex(len(cells))
     if name in reading.categorical:
         return pandas.Series(_without(cells, is_missing), index, dtype=object, name=name)
     if name in reading.dates:
-        return pandas.Series(_days(table, name, cells, is_missing, reading.dates[name]), index, name=name)
+        return pandas.Series(_days(table, name, cells, is_missing, reading), index, name=name)
     numbers = _numbers(table, name, cells, is_missing, reading)
     is_number = ~np.isnan(numbers)
     _refuse_dates(table, name, cells[~is_missing & ~is_number], int((~is_missing).sum()))
@@ -101,9 +84,30 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
                 f"{name}, or take it as levels with --categorical {name}"
             )
         return pandas.Series(numbers, index, name=name)
-    if is_number.sum() >= wrong.sum():
-        raise ValueError(_some_cells(table, name, cells, wrong))
+    if is_number.sum() >= wrong.sum() or name in reading.found:
+        raise ValueError(_some_cells(table, name, cells, wrong, reading))
     return pandas.Series(_without(cells, is_missing), index, dtype=object, name=name)
+
+
+def found_out(table: TextTable, names: Iterable[str], reading: Reading) -> dict[str, str]:
+    """What the cells of columns of numbers and dates tell, by column, as `Reading.found` has it."""
+    found = {}
+    for name in names:
+        cells, is_missing = _cells(table, name, reading)
+        if name in reading.dates:
+            if (day_first := _is_day_first(table, name, cells, cells[~is_missing], reading)) is not None:
+                found[name] = DAY_FIRST if day_first else MONTH_FIRST
+        else:
+            decimal, thousands = _signs(table, name, cells, cells[~is_missing], reading)
+            has_points = thousands != "." and any("." in cell for cell in cells[~is_missing])
+            found[name] = decimal or ("." if has_points else "")
+    return found
+
+
+def _cells(table: TextTable, name: str, reading: Reading) -> tuple[Any, Any]:
+    """The cells of a column, and which are missing."""
+    cells = np.array([cell.strip() for cell in table.columns[name]], object)
+    return cells, np.isin(cells, list(MISSING_TEXTS | set(reading.missing)))
 
 
 def _without(cells: Any, is_missing: Any) -> list[str | None]:
@@ -139,23 +143,8 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
     """The cells as numbers, NaN where they are none."""
     import pandas
 
-    present = cells[~is_missing]
-    decimal, thousands = reading.decimal, reading.thousands
-    with_commas = [cell for cell in present if "," in cell]
-    _refuse_points_of_thousands(table, name, cells, present, reading)
-    if with_commas and not (decimal or thousands):
-        grouped = [bool(THOUSANDS_PATTERN.fullmatch(cell)) for cell in with_commas]
-        commas = [bool(DECIMAL_COMMA_PATTERN.fullmatch(cell)) for cell in with_commas]
-        others = [cell for cell in present if "," not in cell]
-        if all(commas) and not all(grouped) and not any("." in cell for cell in others):
-            decimal = ","
-        elif all(grouped):
-            both = all(commas) and not any("." in cell for cell in present)
-            ways = "--thousands , if its commas set thousands apart, or --decimal , if they are decimal"
-            raise ValueError(
-                f"column '{name}' holds {with_commas[0]!r} in line {_line(table, cells, with_commas[0])}: pass "
-                f"{ways if both else '--thousands ,'}"
-            )
+    cells = np.array([cell.translate(ALIKE_SIGNS) for cell in cells], object)
+    decimal, thousands = _signs(table, name, cells, cells[~is_missing], reading)
     foreign = np.array([reading.decimal == "," and thousands != "." and "." in cell for cell in cells], bool)
     if thousands:
         grouped_by_sign = _grouped_by(thousands, decimal)
@@ -167,6 +156,28 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
     return np.where(is_missing | foreign, np.nan, numbers)
 
 
+def _signs(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> tuple[str, str]:
+    """The decimal sign and that of thousands, as said or found out; empty where numbers are as Python writes them.
+
+    Raises ValueError for cells that can be read in two ways.
+    """
+    if reading.decimal or reading.thousands:
+        return reading.decimal, reading.thousands
+    _refuse_points_of_thousands(table, name, cells, present, reading)
+    with_commas = [cell for cell in present if "," in cell]
+    is_grouped = all(map(THOUSANDS_PATTERN.fullmatch, with_commas))
+    is_decimal = all(map(DECIMAL_COMMA_PATTERN.fullmatch, with_commas)) and not any("." in cell for cell in present)
+    if with_commas and is_decimal and (not is_grouped or reading.found.get(name) == ","):
+        return ",", ""
+    if with_commas and is_grouped:
+        ways = "--thousands , if its commas set thousands apart, or --decimal , if they are decimal"
+        raise ValueError(
+            f"column '{name}' holds {with_commas[0]!r} in line {_line(table, cells, with_commas[0])}: pass "
+            f"{ways if is_decimal else '--thousands ,'}"
+        )
+    return "", ""
+
+
 def _grouped_by(sign: str, decimal: str) -> re.Pattern[str]:
     """Numbers with a sign before every three digits, and perhaps decimals behind another."""
     decimals = decimal or ("," if sign == "." else ".")
@@ -175,10 +186,15 @@ def _grouped_by(sign: str, decimal: str) -> re.Pattern[str]:
 
 def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> None:
     """Raise ValueError for 1.234 where numbers of the file have decimal commas, so that it hardly is below two."""
-    points = [cell for cell in present if "." in cell]
-    if reading.decimal or reading.thousands or table.separator == "," or not points:
+    points, known = [cell for cell in present if "." in cell], reading.found.get(name)
+    if not all(match and match["sign"] == "." for match in map(GROUPED_PATTERN.fullmatch, points)) or not points:
         return
-    if not all(match and match["sign"] == "." for match in map(GROUPED_PATTERN.fullmatch, points)):
+    if known == "," and (table.separator != "," or len(table.columns) == 1):
+        raise ValueError(
+            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])}, and had "
+            "decimal commas in the table of the fit; write its numbers as there"
+        )
+    if table.separator == ",":
         return
     for other, column_cells in table.columns.items():
         commas = [cell.strip() for cell in column_cells if "," in cell]
@@ -188,7 +204,7 @@ def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present
                 f"column '{other}' has decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points "
                 f"set thousands apart, or --drop {name}"
             )
-    whole = [abs(int(cell)) for cell in present if WHOLE_PATTERN.fullmatch(cell)]
+    whole = [abs(int(cell)) for cell in present if known != "." and WHOLE_PATTERN.fullmatch(cell)]
     if whole and min(whole) >= 100 and max(abs(float(cell)) for cell in points if cell.count(".") == 1) < min(whole):
         raise ValueError(
             f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])} beside "
@@ -237,7 +253,7 @@ def _refuse_units(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
 
 def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
     """Raise ValueError where all cells that are no numbers have points, blanks or apostrophes between thousands."""
-    grouped = [GROUPED_PATTERN.fullmatch(cell) for cell in cells[wrong]]
+    grouped = [GROUPED_PATTERN.fullmatch(cell.translate(ALIKE_SIGNS)) for cell in cells[wrong]]
     signs = {match["sign"] for match in grouped if match} - {None}
     if grouped and all(grouped) and len(signs) == 1:
         [sign] = signs
@@ -249,11 +265,14 @@ def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None
         )
 
 
-def _some_cells(table: TextTable, name: str, cells: Any, wrong: Any) -> str:
+def _some_cells(table: TextTable, name: str, cells: Any, wrong: Any, reading: Reading) -> str:
     """The sentence on a column of numbers with cells that are none."""
     places = np.flatnonzero(wrong)
     named = ", ".join(f"{cells[place]!r} in line {table.lines[place]}" for place in places[:MAX_CELLS_NAMED])
     more = f" and {len(places) - MAX_CELLS_NAMED} more" if len(places) > MAX_CELLS_NAMED else ""
+    if name in reading.found:
+        signs = f", with the decimal sign '{sign}'" if (sign := reading.decimal or reading.found[name]) else ""
+        return f"column '{name}' of '{table.path}' holds {named}{more}; expected numbers as at the fit{signs}"
     texts = sorted(set(cells[places]))
     ways = f'--missing "{texts[0]}"' if len(texts) == 1 else " ".join(f'--missing "{text}"' for text in texts[:3])
     return (
@@ -262,20 +281,39 @@ def _some_cells(table: TextTable, name: str, cells: Any, wrong: Any) -> str:
     )
 
 
-def _days(table: TextTable, name: str, cells: Any, is_missing: Any, origin: str | None) -> np.ndarray:
+def _is_day_first(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> bool | None:
+    """Whether dates begin with the day, else with the month; None where some begin with the year.
+
+    Raises ValueError where nothing tells, or where it is another order than that of the fit.
+    """
+    pairs = [DAY_MONTH_PATTERN.fullmatch(cell) for cell in present]
+    if not all(pairs) or not pairs:
+        return None
+    first, second = (np.array([int(pair[place]) for pair in pairs if pair]) for place in (1, 2))
+    known = reading.found.get(name)
+    for order, numbers in ((MONTH_FIRST, first), (DAY_FIRST, second)):
+        if known == order and numbers.max() > 12 and "." not in present[0]:
+            cell = present[int(numbers.argmax())]
+            raise ValueError(
+                f"column '{name}' of '{table.path}' has {cell!r} in line {_line(table, cells, cell)}, but dates with "
+                f"the {order} in the table of the fit; write them as 2020-12-31"
+            )
+    if first.max() > 12 or "." in present[0]:
+        return True
+    if second.max() <= 12 and not known:
+        raise ValueError(
+            f"the dates of column '{name}', such as {present[0]!r}, have day and month in an order that nothing "
+            "tells; write them as 2020-12-31"
+        )
+    return known == DAY_FIRST
+
+
+def _days(table: TextTable, name: str, cells: Any, is_missing: Any, reading: Reading) -> np.ndarray:
     """Dates as days since the origin, or else the first of them. Raises ValueError that names a cell that is none."""
     import pandas
 
-    present = cells[~is_missing]
-    pairs = [DAY_MONTH_PATTERN.fullmatch(cell) for cell in present]
-    if present.size and all(pairs):
-        first, second = (max(int(pair[place]) for pair in pairs if pair) for place in (1, 2))
-        day_first = first > 12 or "." in present[0]
-        if not day_first and second <= 12:
-            raise ValueError(
-                f"the dates of column '{name}', such as {present[0]!r}, have day and month in an order that nothing "
-                "tells; write them as 2020-12-31"
-            )
+    present, origin = cells[~is_missing], reading.dates[name]
+    if (day_first := _is_day_first(table, name, cells, present, reading)) is not None:
         times = pandas.to_datetime(pandas.Series(present), dayfirst=day_first, errors="coerce")
     else:
         iso = [cell if ISO_DATE_PATTERN.fullmatch(cell) else "" for cell in present]

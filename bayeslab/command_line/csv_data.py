@@ -1,24 +1,24 @@
 """From the columns of a file to the data of a model, for the command line."""
 
-import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayeslab.command_line.coding import FileCoding
+from bayeslab.command_line.coding import FileCoding, Reading
 from bayeslab.command_line.columns import (
-    Reading,
     column,
     first_day,
+    found_out,
     is_levels,
     refuse_empty,
     require_few_levels,
     require_known,
 )
 from bayeslab.command_line.table_file import TextTable
+from bayeslab.command_line.values import number_or_list
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import precision_scope
@@ -52,14 +52,14 @@ def model_data(
 
     target: the response of a regression, on all columns that are not mapped.
     columns: for an argument or a site its column, or its columns separated by commas.
-    values: for an argument a number or a list, as text. `num_rows` is counted.
+    values: for an argument a number or a list, as text. The number of rows is counted.
     Raises ValueError for what names nothing, and for columns that hold other things than the model takes.
     """
     require_known(table, reading.categorical, "--categorical")
     require_known(table, reading.dates, "--date")
     require_known(table, reading.drop, "--drop")
     sites = _sites(lecture)
-    known = list(dict.fromkeys([*signature(lecture.model).parameters, *sites]))
+    known = _known_names(lecture, sites)
     for name in [*columns, *values]:
         if name not in known:
             hint = suggestion(name, known)
@@ -67,25 +67,42 @@ def model_data(
     reading = _with_first_days(table, reading)
     days = tuple(f"{name} is in days since {origin}" for name, origin in reading.dates.items())
     mapped = {name: mapped_columns(table, text, reading, sites.get(name)) for name, text in columns.items()}
-    arguments = {name: _parse_value(name, text) for name, text in values.items()}
+    arguments = {name: number_or_list(name, text) for name, text in values.items()}
     coding = FileCoding(str(table.path), reading, dict(columns))
-    used = [each for text in columns.values() for each in column_names(table, text)]
-    if "x" in known and "x" not in mapped:
-        others = [name for name in table.columns if name not in (*used, *reading.drop)]
+    if _is_regression(known, columns):
+        others = _covariates_and_target(table, reading, columns)
         regression = _regression(lecture, table, others, target, coding, sites)
-        return regression._replace(data=regression.data | mapped | arguments, notes=(*days, *regression.notes))
+        data, notes = regression.data | mapped | arguments, (*days, *regression.notes)
+        return FileData(data, _with_found(regression.coding, table), notes)
     if target is not None:
         raise ValueError(f"a target is for regressions; {model_label(lecture)} takes {known}: map columns to those")
-    named = [name for name in table.columns if name in known and name not in (*mapped, *values, *reading.drop)]
+    named = _columns_by_name(table, reading, known, [*mapped, *values])
     if not mapped and not named:
         raise ValueError(
             f"no column is named like one of {known}; map one with --column NAME=COLUMN; "
             f"the columns are {list(table.columns)}"
         )
     by_name = {name: mapped_columns(table, name, reading, sites.get(name)) for name in named}
-    sizes = {"num_rows": table.num_rows} if "num_rows" in known else {}
     coding = FileCoding(str(table.path), reading, {name: name for name in named} | dict(columns))
-    return FileData(sizes | by_name | mapped | arguments, coding, days)
+    return FileData(counted(lecture, table) | by_name | mapped | arguments, _with_found(coding, table), days)
+
+
+def used_columns(
+    lecture: ModuleType, table: TextTable, reading: Reading, columns: Mapping[str, str], values: Mapping[str, str]
+) -> list[str]:
+    """The columns that `model_data` makes the data of."""
+    known = _known_names(lecture, _sites(lecture))
+    mapped = [each for text in columns.values() for each in column_names(table, text)]
+    if _is_regression(known, columns):
+        return [*mapped, *_covariates_and_target(table, reading, columns)]
+    return [*mapped, *_columns_by_name(table, reading, known, [*columns, *values])]
+
+
+def counted(lecture: ModuleType, table: TextTable) -> dict[str, int]:
+    """The argument of a model that is the number of rows, or of the steps of one sequence, with a row each."""
+    parameters = signature(lecture.model).parameters
+    names = ("num_rows",) if "num_sequences" in parameters else ("num_rows", "num_steps")
+    return {name: table.num_rows for name in names if name in parameters}
 
 
 def mapped_columns(table: TextTable, text: str, reading: Reading, site: Any = None) -> Any:
@@ -120,21 +137,26 @@ def covariate_frame(table: TextTable, names: list[str], coding: FileCoding, *, l
     """
     import pandas
 
-    index = table.labels if table.labels is not None else pandas.RangeIndex(table.num_rows)
-    frame = pandas.DataFrame(index=index)
+    frame = pandas.DataFrame(index=table.labels if table.labels is not None else pandas.RangeIndex(table.num_rows))
     for name in names:
         frame[name] = column(table, name, coding.reading)
         if levels:
             refuse_empty(table, frame[name])
         if frame[name].isna().any():
-            line, more = table.lines[int(frame[name].isna().to_numpy().argmax())], int(frame[name].isna().sum()) - 1
             raise ValueError(
-                f"column '{name}' of '{table.path}' is missing in line {line}{f' and {more} more' if more else ''}: "
-                f"fill it in, or leave out the column with --drop {name} or such rows with --drop-missing"
+                f"column '{name}' of '{table.path}' is missing {_lines_of_missing(table, frame[name])}: fill it in, or "
+                f"leave out the column with --drop {name} or such rows with --drop-missing"
             )
         if levels and is_levels(frame[name]):
             require_few_levels(frame[name], coding.reading)
     return frame
+
+
+def _lines_of_missing(table: TextTable, series: "Series") -> str:
+    """Where the first missing value of a column is, and how many more there are."""
+    is_missing = series.isna().to_numpy()
+    more = int(is_missing.sum()) - 1
+    return f"in line {table.lines[int(is_missing.argmax())]}" + (f" and {more} more" if more else "")
 
 
 def without_missing(table: TextTable, names: list[str], reading: Reading) -> tuple[TextTable, str]:
@@ -167,11 +189,39 @@ def _sites(lecture: ModuleType) -> Mapping[str, Any]:
         return bind(lecture.model, lecture.example()).plain.sites
 
 
+def _known_names(lecture: ModuleType, sites: Mapping[str, Any]) -> list[str]:
+    """The arguments and the sites of a lecture model."""
+    return list(dict.fromkeys([*signature(lecture.model).parameters, *sites]))
+
+
+def _is_regression(known: Iterable[str], columns: Mapping[str, str]) -> bool:
+    """Whether x is made of all columns that are not mapped."""
+    return "x" in known and "x" not in columns
+
+
+def _covariates_and_target(table: TextTable, reading: Reading, columns: Mapping[str, str]) -> list[str]:
+    """The columns of a regression: those neither mapped nor left out."""
+    mapped = [each for text in columns.values() for each in column_names(table, text)]
+    return [name for name in table.columns if name not in (*mapped, *reading.drop)]
+
+
+def _columns_by_name(table: TextTable, reading: Reading, known: Iterable[str], given: Iterable[str]) -> list[str]:
+    """The columns that are named like an argument or a site that has no values yet."""
+    return [name for name in table.columns if name in known and name not in (*given, *reading.drop)]
+
+
 def _with_first_days(table: TextTable, reading: Reading) -> Reading:
     """The reading with the first day of every column of dates."""
-    from dataclasses import replace
-
     return replace(reading, dates={name: first_day(table, name, reading) for name in reading.dates})
+
+
+def _with_found(coding: FileCoding, table: TextTable) -> FileCoding:
+    """The coding with what the cells of columns of numbers and dates told."""
+    mapped = [name for text in coding.columns.values() for name in column_names(table, text)]
+    others = [*mapped, coding.target] if coding.target else mapped
+    names = [feature[1] for feature in coding.features if feature[0] == "number"]
+    names += [name for name in others if not is_levels(column(table, name, coding.reading))]
+    return replace(coding, reading=replace(coding.reading, found=found_out(table, names, coding.reading)))
 
 
 def _regression(
@@ -191,7 +241,18 @@ def _regression(
     standardise = not (inputs_are_drawn and sites["x"].is_discrete)
     options = {"intercept": _has_intercept(example, sites, support), "standardise": standardise}
     is_classes = support in ("boolean", "integer interval")
+    for name in covariates:
+        if (standardise or is_levels(frame[name])) and _is_constant(frame[name]):
+            same = table.columns[name][0].strip()
+            raise ValueError(
+                f"column '{name}' of '{table.path}' is constant, {same} in every row: leave it out with --drop {name}"
+            )
     if is_classes:
+        if response.isna().any():
+            raise ValueError(
+                f"target '{target}' of '{table.path}' is missing {_lines_of_missing(table, response)}: fill it in, or "
+                "leave out such rows with --drop-missing"
+            )
         _require_classes(lecture, response, support, coding.reading)
         if any(site.support == "ordered vector" for site in sites.values()) and is_levels(response):
             raise ValueError(_text_in_an_order(lecture, response))
@@ -199,12 +260,14 @@ def _regression(
     else:
         if is_levels(response):
             raise ValueError(_text_target(lecture, response))
+        is_real = support == "real"  # counts and the like are no numbers of another unit
+        if is_real and standardise and _is_constant(response):
+            raise ValueError(f"target '{target}' of '{table.path}' is constant; expected numbers that differ")
+        options["standardise_target"] = standardise and is_real
         rows = regression_data(frame.assign(**{target: response}), target, **options)
     x, y = rows["x"], rows["y"]
     classes = tuple(y.attrs.get("classes", ())) if is_classes else ()
     centre, scale = (0.0, 1.0) if is_classes else (float(x["y_centre"]), float(x["y_scale"]))
-    if not is_classes and support != "real":  # counts and the like are no numbers of another unit
-        y, centre, scale = y.copy(data=response.to_numpy(float)), 0.0, 1.0
     signed = is_classes and set(np.unique(example["y"])) == {-1.0, 1.0}
     if signed:
         y = 2.0 * y - 1.0
@@ -216,12 +279,19 @@ def _regression(
         x = x.isel(feature=0, drop=True)
     sizes = {"num_rows": len(y), "num_features": len(features), "num_classes": len(classes)}
     data = {"x": x, "y": y} | {name: size for name, size in sizes.items() if name in parameters and size}
-    coding = FileCoding(**vars(coding) | {
-        "target": target, "features": features, "y_centre": centre, "y_scale": scale, "classes": classes,
-        "signed": signed, "is_vector": is_vector,
-    })  # fmt: skip
+    coding = replace(coding, target=target, features=features, y_centre=centre, y_scale=scale, classes=classes,
+                     signed=signed, is_vector=is_vector)  # fmt: skip
     codes = ", ".join(f"{code * 2 - 1 if signed else code} is {name}" for code, name in enumerate(classes))
     return FileData(data, coding, (f"classes of {target}: {codes}",) if classes else ())
+
+
+def _is_constant(series: "Series") -> bool:
+    """Whether a column has one level, or numbers that differ by no more than rounding."""
+    present = series.dropna()
+    if is_levels(series) or present.empty:
+        return present.nunique() == 1
+    numbers = present.to_numpy(float)
+    return bool(numbers.std() <= 8 * np.finfo(float).eps * abs(numbers).max())
 
 
 def _has_intercept(example: Mapping[str, Any], sites: Mapping[str, Any], support: str) -> bool:
@@ -276,24 +346,5 @@ def _text_target(lecture: ModuleType, response: "Series") -> str:
 def _without_gaps_as_integers(series: "Series") -> "Series":
     """Whole numbers as integers, which counts and codes are."""
     values = series.to_numpy()
-    if (
-        values.dtype.kind == "f"
-        and np.isfinite(values).all()
-        and (values % 1 == 0).all()
-        and (abs(values) < 2**53).all()
-    ):
-        return series.astype(int)
-    return series
-
-
-def _parse_value(name: str, text: str) -> Any:
-    """The number or list of numbers that a text stands for. Raises ValueError where it stands for none."""
-    with suppress(json.JSONDecodeError):
-        if _is_numeric(value := json.loads(text)):
-            return value
-    raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'")
-
-
-def _is_numeric(value: Any) -> bool:
-    """Whether a value is a number, true or false, or a list of such values."""
-    return all(map(_is_numeric, value)) if isinstance(value, list) else isinstance(value, int | float)
+    is_whole = values.dtype.kind == "f" and np.isfinite(values).all() and (values % 1 == 0).all()
+    return series.astype(int) if is_whole and (abs(values) < 2**53).all() else series

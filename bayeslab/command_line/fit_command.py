@@ -5,13 +5,11 @@ import sys
 from argparse import Namespace
 from types import ModuleType
 
-from bayeslab.command_line.coding import ATTRIBUTE
-from bayeslab.command_line.columns import Reading
-from bayeslab.command_line.csv_data import column_names, model_data, without_missing
+from bayeslab.command_line.coding import ATTRIBUTE, Reading, in_terms_of_file
+from bayeslab.command_line.csv_data import model_data, used_columns, without_missing
 from bayeslab.command_line.method_choice import chosen_method
 from bayeslab.command_line.result_text import problems, result_record, result_text
 from bayeslab.command_line.table_file import read_table
-from bayeslab.programs.arguments import signature
 
 EXIT_PROBLEMS = 3
 """The exit code of a result with which something is wrong."""
@@ -30,21 +28,23 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
     reading = reading_of(arguments)
     notes = [*table.notes]
     if arguments.drop_missing:
-        mapped = [name for text in columns.values() for name in column_names(table, text)]
-        is_regression = "x" in signature(lecture.model).parameters and "x" not in columns
-        used = [name for name in table.columns if name not in reading.drop] if is_regression else mapped
+        used = used_columns(lecture, table, reading, columns, values)
         table, said = without_missing(table, used, reading)
         notes.append(said)
     inputs = model_data(lecture, table, reading, arguments.target, columns, values)
     for note in [*notes, *inputs.notes] if not arguments.quiet else []:
         print(f"{table.path}: {note}", file=sys.stderr)
-    method = chosen_method(arguments, lecture.model, inputs.data)
     checkpoint = arguments.out if arguments.resume else None
     progress = sys.stderr.isatty() and not arguments.quiet
     chain = arguments.chain or 0
-    tree = fit(
-        arguments.seed, lecture.model, inputs.data, method, checkpoint=checkpoint, first_chain=chain, progress=progress
-    )
+    try:
+        method = chosen_method(arguments, lecture.model, inputs.data)
+        tree = fit(
+            arguments.seed, lecture.model, inputs.data, method, checkpoint=checkpoint, first_chain=chain,
+            progress=progress,
+        )  # fmt: skip
+    except ValueError as error:
+        raise ValueError(in_terms_of_file(str(error), table, inputs.coding)) from error
     tree.attrs[ATTRIBUTE] = inputs.coding.to_json()
     save(tree, arguments.out)
     complaints = problems(tree)
@@ -68,10 +68,13 @@ def reading_of(arguments: Namespace) -> Reading:
     """
     if arguments.thousands and arguments.thousands == arguments.decimal:
         raise ValueError(f"--thousands and --decimal are both '{arguments.decimal}'; expected two signs")
-    names = {option: _listed(getattr(arguments, option)) for option in ("categorical", "drop")}
-    dates = dict.fromkeys(_listed(arguments.date))
     return Reading(
-        tuple(arguments.missing), **names, dates=dates, decimal=arguments.decimal, thousands=arguments.thousands
+        tuple(arguments.missing),
+        _listed(arguments.categorical),
+        dict.fromkeys(_listed(arguments.date)),
+        _listed(arguments.drop),
+        decimal=arguments.decimal,
+        thousands=arguments.thousands,
     )
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0, 2 for a mistake (one sentence on stderr), 3 where a result has
-    problems, 130 when interrupted."""
+    """Run one command; returns the exit code: 0, 2 for a mistake or what JAX cannot run (one sentence on stderr), 3
+    where a result has problems, 130 when interrupted."""
     try:
         arguments = _parser().parse_args(argv)
         return arguments.run(arguments)
@@ -31,6 +31,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except (OSError, TypeError, ValueError) as error:
         print(f"bayeslab: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if "jax" not in sys.modules or not isinstance(error, sys.modules["jax"].errors.JaxRuntimeError):
+            raise
+        print(f"bayeslab: JAX could not run it: {_sentence(error)}", file=sys.stderr)
         return 2
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bayeslab.command_line.method_choice import GUIDES
-from bayeslab.command_line.values import existing_file, positive_integer, separator
+from bayeslab.command_line.values import existing_file, positive_integer, separator, thousands
 
 FIT_EXAMPLES = """
 examples:
@@ -19,7 +19,8 @@ examples:
     bayeslab fit linear_regression houses.csv --target price --missing "n/a?" --drop id --date sold --categorical town
         --drop-missing -o fit.nc
 
-exit codes: 0; 2 for a mistake; 3 where the result has problems, which are said with what to do; 130 when interrupted.
+exit codes: 0; 2 for a mistake, or too large data; 3 where the result has problems, which are said with what to do;
+130 when interrupted.
 """
 RESULT_EXAMPLES = {
     "predict": "\nexample:\n  bayeslab predict fit.nc new_houses.csv -o prices.csv\n",
@@ -117,7 +118,8 @@ def _add_columns(command: Any) -> None:
                          help="a cell that is a missing value, besides empty ones, NA, NaN and null")  # fmt: skip
     columns.add_argument("--drop-missing", action="store_true", help="leave out rows with missing values")
     columns.add_argument("--decimal", choices=[".", ","], default="", help="sign in numbers (default: found out)")
-    columns.add_argument("--thousands", choices=[".", ",", " ", "'"], default="", help="sign in numbers")
+    columns.add_argument("--thousands", type=thousands, choices=[".", ",", " ", "'"], default="",
+                         help="sign in numbers; a blank is any blank, an apostrophe any apostrophe")  # fmt: skip
     _add_format(command)
 
 

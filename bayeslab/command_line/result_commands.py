@@ -3,14 +3,15 @@
 import json
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import FileCoding, file_coding_of
-from bayeslab.command_line.csv_data import covariate_frame, mapped_columns
+from bayeslab.command_line.coding import ATTRIBUTE, FileCoding, common_coding, file_coding_of, in_terms_of_file
+from bayeslab.command_line.csv_data import counted, covariate_frame, mapped_columns
 from bayeslab.command_line.fit_command import EXIT_PROBLEMS
 from bayeslab.command_line.result_text import PROBABILITY, problems, result_record, result_text
 from bayeslab.command_line.table_file import TextTable, read_table
@@ -57,6 +58,9 @@ def join(arguments: Namespace) -> int:
     except ValueError as error:
         options = str(error).replace("its own first_chain, or its own key", "its own --chain, or its own --seed")
         raise ValueError(options) from error
+    coding = common_coding({name: file_coding_of(each) for name, each in named.items()})
+    if coding is not None:  # joined attributes are those that are the same, and paths of files are none of these
+        tree.attrs[ATTRIBUTE] = coding.to_json()
     save(tree, arguments.out)
     return _tell(arguments, tree, arguments.out)
 
@@ -103,8 +107,11 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
         require_writable(arguments.out)
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     lecture = _lecture_of(tree, lectures)
-    data = _new_data(lecture, table, coding)
-    predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if _is_point(tree) else tree)
+    try:
+        data = _new_data(lecture, table, coding)
+        predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if _is_point(tree) else tree)
+    except ValueError as error:
+        raise ValueError(_without_options(in_terms_of_file(str(error), table, coding))) from error
     frame = _prediction_frame(predicted, table, coding)
     if arguments.out is not None:
         save_text(frame.to_csv(index_label="row"), arguments.out)
@@ -157,25 +164,49 @@ def _lecture_of(tree: "DataTree", lectures: dict[str, ModuleType]) -> ModuleType
     return lectures[name]
 
 
+def _without_options(message: str) -> str:
+    """A message on columns without the options of `fit` that say how to read them: `predict` has none of these."""
+    before, option, _ = message.partition(" --")
+    fact = before.rpartition(": ")[0]
+    return f"{fact}; change it in the file: columns are read as at the fit" if option else message
+
+
 def _new_data(lecture: ModuleType, table: TextTable, coding: FileCoding) -> dict[str, Any]:
     """The data of a model for the rows of a new file, read as those of the fit."""
-    from dataclasses import replace
-
     from bayeslab.datasets import new_rows
     from bayeslab.programs.arguments import signature
 
     parameters = signature(lecture.model).parameters
-    data: dict[str, Any] = {"num_rows": table.num_rows} if "num_rows" in parameters else {}
+    data: dict[str, Any] = {**counted(lecture, table)}
     for name, text in coding.columns.items():
         if name in parameters or all(each in table.columns for each in text.split(",")) or text in table.columns:
             data[name] = mapped_columns(table, text, coding.reading)
     if coding.features:
-        levels = [feature[1] for feature in coding.features if feature[0] == "level"]
-        reading = replace(coding.reading, categorical=tuple({*coding.reading.categorical, *levels}))
+        numbers = {feature[1]: "" for feature in coding.features if feature[0] == "number"}
+        reading = replace(
+            coding.reading,
+            categorical=tuple({*coding.reading.categorical, *coding.levels}),
+            found=numbers | dict(coding.reading.found),
+        )
         frame = covariate_frame(table, coding.covariates, replace(coding, reading=reading), levels=False)
+        _require_known_levels(table, frame, coding)
         x = new_rows(frame, coding.coded_data())["x"]
         data["x"] = x.isel(feature=0, drop=True) if coding.is_vector else x
     return data
+
+
+def _require_known_levels(table: TextTable, frame: "DataFrame", coding: FileCoding) -> None:
+    """Raise ValueError for a level of a new row that no row of the fit has."""
+    from bayeslab.programs.binding import suggestion
+
+    for name, known in coding.levels.items():
+        unknown = ~frame[name].isin(known).to_numpy()
+        if unknown.any():
+            level, line = frame[name].iloc[int(unknown.argmax())], table.lines[int(unknown.argmax())]
+            raise ValueError(
+                f"column '{name}' of '{table.path}' has the unknown level '{level}' in line {line}."
+                f"{suggestion(level, known)} The fit has {known}"
+            )
 
 
 def _prediction_frame(predicted: "DataTree", table: TextTable, coding: FileCoding) -> "DataFrame":

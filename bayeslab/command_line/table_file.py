@@ -16,6 +16,9 @@ NUM_LINES_OF_SEPARATOR = 50
 NUMBER_PATTERN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
 """A number with a decimal point or comma."""
 
+SEPARATOR_LINE_PATTERN = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+"""The first line of a file in which Excel is told the separator."""
+
 
 class TextTable(NamedTuple):
     """The cells of a file by column. lines: where the rows are in the file. labels: of rows, where the first column has
@@ -36,26 +39,28 @@ class TextTable(NamedTuple):
 def read_table(path: Path, separator: str | None = None, encoding: str | None = None) -> TextTable:
     """The cells of a file; blank lines, and lines that begin with # above the names of columns, are passed over.
 
+    In a table of one column an empty cell is written as "", as pandas does, for a blank line could be no row.
     separator: between columns, one character; by default found from the lines. encoding: by default that of the byte
     order mark, else UTF-8, else Windows-1252. Compressed files are read as what they hold.
     Raises OSError for a file that is not there, ValueError, with the line, for what is no table: rows of other lengths,
-    columns without a name or with one name, no rows, no names.
+    columns without a name or with one name, no rows, no names, blank lines among the rows of one column.
     """
     text, notes = read_text(path, encoding)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    first = 0
     lines = text.split("\n")
-    while first < len(lines) and (not lines[first].strip() or lines[first].startswith("#")):
-        first += 1
-    skipped = sum(line.startswith("#") for line in lines[:first])
+    first = _first_line(lines, 0)
+    said = SEPARATOR_LINE_PATTERN.fullmatch(lines[first]) if first < len(lines) else None
+    if said:
+        separator, first = separator or said[1], _first_line(lines, first + 1)
+        notes += (f"columns are set apart by {SEPARATORS.get(said[1], repr(said[1]))}, as '{said[0].strip()}' says",)
     if first == len(lines):
         raise ValueError(f"cannot read '{path}' as CSV: it has no line of names of columns")
-    if skipped:
+    if skipped := sum(line.startswith("#") for line in lines[:first]):
         notes += (f"{skipped} comment line{'s' * (skipped > 1)} above the names of columns passed over",)
     if separator is None:
         separator = _separator(path, lines[first:])
         _refuse_blanks(path, lines[first:], first + 1)
-        if separator != ",":
+        if separator in lines[first] and separator != ",":
             notes += (f"columns are set apart by {SEPARATORS[separator]}",)
     rows, numbers = _rows(path, lines[first:], first, separator)
     header, cells = [name.strip() for name in rows[0]], rows[1:]
@@ -67,6 +72,12 @@ def read_table(path: Path, separator: str | None = None, encoding: str | None = 
     if not columns:
         raise ValueError(f"cannot read '{path}' as CSV: it has a column of row labels and no other")
     return TextTable(path, columns, numbers[1:], labels, separator, notes)
+
+
+def _first_line(lines: Sequence[str], start: int) -> int:
+    """The place of the first line that is neither blank nor a comment."""
+    places = range(start, len(lines))
+    return next((place for place in places if lines[place].strip() and not lines[place].startswith("#")), len(lines))
 
 
 def _separator(path: Path, lines: Sequence[str]) -> str:
@@ -82,8 +93,10 @@ def _separator(path: Path, lines: Sequence[str]) -> str:
             continue
         if len(counts) == 1 and max(counts) > 1:
             widths[separator] = max(counts)
-    if not widths:
-        return ","
+    if not widths:  # decimal commas in one column stand in lines that are no rows of commas
+        with_commas = [line for line in full if "," in line]
+        is_column = full[0] not in with_commas and all(map(NUMBER_PATTERN.fullmatch, with_commas))
+        return ";" if is_column and with_commas else ","
     if {";", ","} <= widths.keys():  # decimal commas: every comma is inside of a number
         cells = [cell for line in sample[1:] for cell in line.split(";")]
         if all(NUMBER_PATTERN.fullmatch(cell) for cell in cells if "," in cell):
@@ -127,15 +140,23 @@ def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[li
     """The cells of every line that is not blank, and the numbers of the lines that they begin on."""
     rows: list[list[str]] = []
     numbers: list[int] = []
+    blank = 0
     reader = csv.reader(StringIO("\n".join(lines)), delimiter=separator, strict=True, skipinitialspace=True)
     start = before + 1
     try:
         for row in reader:
-            if any(cell.strip() for cell in row) or len(row) > 1:
+            if len(row) < 2 and not lines[start - before - 1].strip():
+                blank = blank or (start if rows else 0)
+            else:
                 if rows and len(row) != len(rows[0]):
                     raise ValueError(
                         f"cannot read '{path}' as CSV: line {start} has {len(row)} columns, and line {numbers[0]}, "
                         f"which names them, {len(rows[0])}, set apart by {SEPARATORS.get(separator, repr(separator))}"
+                    )
+                if blank and len(row) == 1:
+                    raise ValueError(
+                        f"line {blank} of '{path}' is blank; expected a value in every row of a table of one column: "
+                        "write NA where it is missing, or delete the line"
                     )
                 rows.append(row)
                 numbers.append(start)

@@ -1,7 +1,13 @@
 """What the texts of options stand for. Nothing heavy is imported: help and mistakes cost little."""
 
+import json
 from argparse import ArgumentTypeError
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+ALIKE_SIGNS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'"})
+"""For str.translate: narrow blanks and those that break no line as blanks, the typographic apostrophe as one."""
 
 
 def positive_integer(text: str) -> int:
@@ -22,6 +28,11 @@ def separator(text: str) -> str:
     if len(character) != 1:
         raise ArgumentTypeError(f"'{text}' is not one character, and none of tab, comma and semicolon")
     return character
+
+
+def thousands(text: str) -> str:
+    """The sign before every three digits that a text stands for."""
+    return text.translate(ALIKE_SIGNS)
 
 
 def ascending_numbers(text: str) -> tuple[int, ...]:
@@ -56,3 +67,16 @@ def existing_file(text: str) -> Path:
     if not path.exists():
         raise FileNotFoundError(f"there is no file '{text}'")
     return path
+
+
+def number_or_list(name: str, text: str) -> Any:
+    """The number or list of numbers that a text stands for. Raises ValueError where it stands for none."""
+    with suppress(json.JSONDecodeError):
+        if _is_numeric(value := json.loads(text)):
+            return value
+    raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'")
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a value is a number, true or false, or a list of such values."""
+    return all(map(_is_numeric, value)) if isinstance(value, list) else isinstance(value, int | float)

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -230,6 +232,21 @@ def test_an_interruption_before_the_first_draw_is_one_line(
     monkeypatch.setattr(normal_gamma, "data", interrupt)
     assert main(["explain", "normal_gamma"]) == 130
     assert capsys.readouterr().err == "bayeslab: interrupted\n"
+
+
+def test_what_jax_cannot_run_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As too large an array; other errors at run time are ours."""
+
+    def fail(error: type[Exception]) -> None:
+        raise error("RESOURCE_EXHAUSTED: Out of memory\nallocating 80000000000 bytes.")
+
+    monkeypatch.setattr(normal_gamma, "data", partial(fail, jax.errors.JaxRuntimeError))
+    assert main(["explain", "normal_gamma"]) == 2
+    said = "bayeslab: JAX could not run it: RESOURCE_EXHAUSTED: Out of memory allocating 80000000000 bytes.\n"
+    assert capsys.readouterr().err == said
+    monkeypatch.setattr(normal_gamma, "data", partial(fail, RuntimeError))
+    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        main(["explain", "normal_gamma"])
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["fit"], ["frobnicate"]])

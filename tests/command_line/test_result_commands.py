@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayeslab.command_line.coding import ATTRIBUTE, file_coding_of
 from bayeslab.command_line.main import main
 from bayeslab.command_line.method_choice import methods
 from bayeslab.command_line.result_commands import load_result
@@ -154,6 +155,32 @@ def test_predictions_are_in_the_units_of_the_file(folder: Path, capsys: pytest.C
     np.testing.assert_allclose(pd.read_csv(out)["price"], means)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"table": "copy.csv"}, ""),
+        ({"table": "copy.csv", "y_scale": 7.0}, "differ in the units of the target; chains to join are of the same"),
+        ({"target": "rent"}, "differ in the target"),
+        (None, "two.nc' does not say how its columns were read"),
+    ],
+)
+def test_joined_chains_keep_how_columns_were_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any] | None, words: str
+) -> None:
+    """From a copy of a table, too; chains of data in other units are not joined."""
+    paths = [str(tmp_path / name) for name in ("one.nc", "two.nc", "both.nc")]
+    tree = load_result(folder / "fit.nc").isel(draw=slice(1000))
+    tree.attrs["settings"] = "Method(num_chains=1)"
+    save(tree, Path(paths[0]))
+    coding = json.loads(tree.attrs.pop(ATTRIBUTE))
+    tree.attrs |= {"key": "0 1"} | ({} if change is None else {ATTRIBUTE: json.dumps(coding | change)})
+    save(tree, Path(paths[1]))
+    assert main(["join", *paths[:2], "-o", paths[2], "--quiet"]) in ((2,) if words else (0, 3))
+    assert words in capsys.readouterr().err
+    if not words:
+        assert file_coding_of(load_result(Path(paths[2]))) == file_coding_of(load_result(Path(paths[0])))
+
+
 def test_a_result_is_compared_with_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = printed_json(["compare", str(folder / "fit.nc"), str(folder / "other.nc")], capsys)
     assert found[str(folder / "other.nc")]["mean_error_max"] < 0.15
@@ -204,13 +231,24 @@ def test_mistakes_name_the_way_out(folder: Path, case: str, capsys: pytest.Captu
 
 def test_predictions_refuse_other_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes = {"column": {"town": None}, "level": {"town": "z"}, "missing": {"area": ""}}
-    words = {"column": "no column 'town'", "level": "unknown level 'z'", "missing": "'area' .* missing in line 2"}
+    words = {
+        "column": "no column 'town'",
+        "level": "unknown level 'z' in line 2",
+        "missing": "'area' .* missing in line 2",
+    }
+    changes |= {"text": {"area": "?"}, "order": {"sold": "3/4/2020"}}
+    words |= {
+        "text": r"'area' of .* holds '\?' in line 2, .* numbers as at the fit",
+        "order": "in an order that nothing",
+    }
     for case, change in changes.items():
         new = frame().iloc[:3].assign(**change)
         path = folder / f"{case}.csv"
         (new.drop(columns="town") if case == "column" else new).to_csv(path, index=False)
         assert main(["predict", str(folder / "fit.nc"), str(path)]) == 2
-        assert re.search(words[case], capsys.readouterr().err)
+        said = capsys.readouterr().err
+        assert re.search(words[case], said)
+        assert "--" not in said  # predict has no options of columns
     assert main(["predict", str(folder / "new.csv"), str(folder / "new.csv")]) == 2
     assert "no result of" in capsys.readouterr().err
 

@@ -4,14 +4,26 @@ import bz2
 import gzip
 import lzma
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from xarray import Dataset, DataTree
 
-from bayeslab.command_line.columns import Reading, column, is_levels, require_few_levels
-from bayeslab.command_line.csv_data import without_missing
+from bayeslab.command_line.coding import (
+    ATTRIBUTE,
+    DAY_FIRST,
+    MONTH_FIRST,
+    FileCoding,
+    Reading,
+    file_coding_of,
+    in_terms_of_file,
+)
+from bayeslab.command_line.columns import column, found_out, is_levels, require_few_levels
+from bayeslab.command_line.csv_data import counted, model_data, used_columns, without_missing
 from bayeslab.command_line.table_file import TextTable, read_table
+from bayeslab.models import hmm, linear_regression, local_level, logistic_regression, normal_gamma, poisson_regression
 
 PLAIN = "size,town,note\n1.5,x,\n-2,y,b\n3e2,x,c\n"
 
@@ -70,12 +82,40 @@ def test_a_last_cell_that_may_be_cut_is_told(tmp_path: Path, text: str, told: bo
     assert table(tmp_path, f"{text}\n".encode()).notes == ()
 
 
+def test_the_line_of_a_separator_is_passed_over(tmp_path: Path) -> None:
+    """Excel writes it; one that is said goes before it."""
+    read = table(tmp_path, "sep=;\n\nx;y\n1,5;2\n2,5;3\n")
+    np.testing.assert_array_equal(column(read, "x", Reading()), [1.5, 2.5])
+    assert read.lines == [4, 5]
+    assert read.notes == ("columns are set apart by semicolons, as 'sep=;' says",)
+    assert list(table(tmp_path, "sep=;\nx|y\n1|2\n", separator="|").columns) == ["x", "y"]
+    assert list(table(tmp_path, "sep=\t\nx\ty\n1\t2\n").columns) == ["x", "y"]
+    with pytest.raises(ValueError, match="no line of names"):
+        table(tmp_path, "sep=;\n")
+
+
+def test_decimal_commas_in_one_column(tmp_path: Path) -> None:
+    read = table(tmp_path, 'x\n1,5\n2\n""\nNA\n')
+    np.testing.assert_array_equal(column(read, "x", Reading()), [1.5, 2, np.nan, np.nan])
+    assert read.notes == ()
+
+
 def test_a_first_column_without_a_name_labels_the_rows(tmp_path: Path) -> None:
     read = table(tmp_path, ",size\nann,1\nbob,2\n")
     assert column(read, "size", Reading()).index.tolist() == ["ann", "bob"]
 
 
+@pytest.mark.parametrize("name", ["y", "the y"])
+def test_an_empty_cell_of_a_table_of_one_column_is_a_row(tmp_path: Path, name: str) -> None:
+    """pandas writes it as two quotes; blank lines below the last row are none."""
+    read = table(tmp_path, f'{name}\n1\n""\n3\n""\n\n \n')
+    np.testing.assert_array_equal(column(read, name, Reading()), [1, np.nan, 3, np.nan])
+    assert read.lines == [2, 3, 4, 5]
+
+
 BROKEN: dict[str, tuple[str | bytes, str]] = {
+    "a blank line in one column": ("\ny\n\n1\n \n3\n", r"line 3 of .* is blank; expected a value in every row"),
+    "a row of one empty cell": ('a,b\n1,2\n\n""\n', "line 4 has 1 columns"),
     "a cell too few": ("a,b\n1,2\n3\n", "line 3 has 1 columns, and line 1, which names them, 2"),
     "a cell too many": ("# c\na,b\n1,2\n\n3,4,5\n", "line 5 has 3 columns"),
     "names twice": ("a,b,a\n1,2,3\n", "the name 'a' twice, for columns 1 and 3"),
@@ -115,6 +155,25 @@ DOUBTS: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "points and commas": (["1.234,5", "2.345,6"], {}, "'1.234,5' in line 2: pass --thousands \"\\.\" --decimal ,"),
     "points of thousands": (["1.234", "2"], {"decimal": ","}, "'1.234' in line 2: pass --thousands"),
     "blanks": (["1 234", "999"], {}, 'pass --thousands " " if'),
+    "blanks that break no line": (["1\u00a0234", "999"], {}, 'pass --thousands " " if'),
+    "narrow blanks": (["1\u202f234,5", "999"], {}, 'pass --thousands " " --decimal , if'),
+    "apostrophes": (["1\u2019234", "999"], {}, 'pass --thousands "\'" if'),
+    "decimals in a file of one kind of points": (
+        ["1.234"],
+        {"found": {"a": ","}},
+        "decimal commas in the table of the",
+    ),
+    "a text for numbers": (["x", "y", "1"], {"found": {"a": "."}}, r"'x' in line 2, 'y' in line 3; .* sign '\.'"),
+    "another order of days": (
+        ["3/4/2020", "3/14/2020"],
+        {"dates": {"a": None}, "found": {"a": DAY_FIRST}},
+        "'3/14/2020' in line 3, but dates with the day first in the table of the fit",
+    ),
+    "days of a fit that told no order": (
+        ["3/4/2020"],
+        {"dates": {"a": None}, "found": {"a": ""}},
+        "in an order that nothing tells",
+    ),
     "points beside large numbers": (["950", "1.200", "1.350"], {}, "'1.200' in line 3 beside whole numbers of 950"),
     "decimals where points set thousands apart": (["1.234", "0.5"], {"thousands": "."}, "but for '0.5' in line 3"),
     "commas before two digits": (["1,234", "12,5", "9"], {"thousands": ","}, "but for '12,5' in line 3"),
@@ -155,6 +214,11 @@ READ: dict[str, tuple[list[str], dict[str, Any], list[Any]]] = {
     "American": (["3/1/2020", "2/28/2020"], {"dates": {"a": None}}, [2, 0]),
     "hours": (["2020-03-01T12:00", "2020-03-01T00:00"], {"dates": {"a": None}}, [0.5, 0]),
     "none": (["", "NA", "NaN"], {}, [np.nan] * 3),
+    "blanks": (["1\u00a0234", "5\u202f678", "9 012"], {"thousands": " "}, [1234, 5678, 9012]),
+    "decimal commas of a fit": (["1,234", "5,678"], {"found": {"a": ","}}, [1.234, 5.678]),
+    "decimal points of a fit": (["950", "1.200"], {"found": {"a": "."}}, [950, 1.2]),
+    "days first": (["3/4/2020"], {"dates": {"a": "2020-01-01"}, "found": {"a": DAY_FIRST}}, [93]),
+    "months first": (["3/4/2020"], {"dates": {"a": "2020-01-01"}, "found": {"a": MONTH_FIRST}}, [63]),
 }
 
 
@@ -166,6 +230,12 @@ def test_what_is_said_is_read(tmp_path: Path, case: str) -> None:
         assert read.tolist() == expected
     else:
         np.testing.assert_allclose(read, expected)
+
+
+def test_what_cells_tell_is_found_out(tmp_path: Path) -> None:
+    read = table(tmp_path, "a;b;c;d;e;f\n1,5;1.5;1;x;13/1/2020;2020-01-01\n2;2;2;y;3/4/2020;2020-01-02\n")
+    reading = Reading(dates={"e": None, "f": None})
+    assert found_out(read, "abcef", reading) == {"a": ",", "b": ".", "c": "", "e": DAY_FIRST}
 
 
 @pytest.mark.parametrize(
@@ -186,6 +256,91 @@ def test_rows_with_gaps_are_left_out(tmp_path: Path) -> None:
     assert kept.columns == {"a": ["1", "4"], "b": ["x", "z"]}
     assert kept.lines == [2, 5]
     assert said == "2 of 4 rows have a missing value and are left out"
+
+
+@pytest.mark.parametrize(
+    ("lecture", "columns", "used"),
+    [
+        (normal_gamma, {}, ["y"]),
+        (normal_gamma, {"y": "t"}, ["t"]),
+        (local_level, {}, ["y"]),
+        (linear_regression, {}, ["t", "y"]),
+    ],
+)
+def test_gaps_are_looked_for_where_data_come_from(
+    tmp_path: Path, lecture: ModuleType, columns: dict[str, str], used: list[str]
+) -> None:
+    """In columns that are matched by name as well."""
+    read = table(tmp_path, "t,note,y\n1,a,1.5\n2,b,\n3,,4\n")
+    assert used_columns(lecture, read, Reading(drop=("note",)), columns, {}) == used
+
+
+@pytest.mark.parametrize(
+    ("lecture", "target", "words"),
+    [
+        (linear_regression, "y", r"column 'c' of .* is constant, 1\.0 in every row: leave it out with --drop c"),
+        (linear_regression, "c", r"column 'l' of .* is constant, u in every row: leave it out with --drop l"),
+        (linear_regression, "y c l", r"target 'y' of .* is constant; expected numbers that differ"),
+        (
+            logistic_regression,
+            "t c l",
+            r"target 't' of .* is missing in line 4 and 1 more: .* rows with --drop-missing",
+        ),
+    ],
+)
+def test_columns_that_tell_nothing(tmp_path: Path, lecture: ModuleType, target: str, words: str) -> None:
+    """The target, and perhaps columns to drop."""
+    read = table(tmp_path, "x,y,t,c,l\n1,7,0,1.0,u\n2,7,1,1.0,u\n3,7,,1.0,u\n4,7,,1.0,u\n")
+    name, *drop = target.split()
+    others = [each for each in ("y", "t") if each != name]
+    with pytest.raises(ValueError, match=words):
+        model_data(lecture, read, Reading(drop=(*others, *drop)), name, {}, {})
+
+
+def test_a_result_remembers_how_columns_were_read(tmp_path: Path) -> None:
+    read = table(tmp_path, "x;d;g;y\n1,5;13/1/2020;u;1\n2,5;3/4/2020;v;4\n7;5/4/2020;u;9\n")
+    coding = model_data(linear_regression, read, Reading(("-",), ("g",), {"d": None}), "y", {}, {}).coding
+    assert coding.reading.found == {"x": ",", "d": DAY_FIRST, "y": ""}
+    assert file_coding_of(DataTree(Dataset(attrs={ATTRIBUTE: coding.to_json()}))) == coding
+    mapped = model_data(normal_gamma, read, Reading(drop=("y",)), None, {"y": "x"}, {}).coding
+    assert mapped.reading.found == {"x": ","}
+
+
+def test_counts_may_be_constant(tmp_path: Path) -> None:
+    data = model_data(poisson_regression, table(tmp_path, "x,y\n1,4\n2,4\n"), Reading(), "y", {}, {})
+    assert data.data["y"].values.tolist() == [4, 4]
+    assert data.coding.y_scale == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            "entry 'y' at position (1,) is 6.5, but site 'y' takes",
+            "column 'k' of '{}' in line 4 is 6.5, but site 'y' takes",
+        ),
+        ("argument 'm' at position (0, 1) is -1", "column 'b' of '{}' in line 2 is -1"),
+        (
+            "argument 'm' has a missing entry (NaN) at position (1, 0); only",
+            "column 'a' of '{}' is missing in line 4: fill",
+        ),
+        ("entry 'q' at position (1,) is 2", "entry 'q' at position (1,) is 2"),
+        ("argument 'y' at position (2,) is 2", "argument 'y' at position (2,) is 2"),
+    ],
+)
+def test_positions_are_lines_of_the_file(tmp_path: Path, message: str, told: str) -> None:
+    read = table(tmp_path, "k,a,b\n1,2,3\n\n6.5,4,5\n")
+    coding = FileCoding(str(read.path), Reading(), {"y": "k", "m": "a,b"})
+    assert in_terms_of_file(message, read, coding).startswith(told.format(read.path))
+
+
+def test_the_steps_of_one_sequence_are_counted(tmp_path: Path) -> None:
+    read = table(tmp_path, 'y\n1\n""\n3\n')
+    data = model_data(local_level, read, Reading(), None, {}, {}).data
+    assert data["num_steps"] == 3
+    assert counted(local_level, read) == {"num_steps": 3}
+    assert counted(hmm, read) == {}
+    assert model_data(local_level, read, Reading(), None, {}, {"num_steps": "4"}).data["num_steps"] == 4
 
 
 @pytest.mark.parametrize("cells", ["$1 -$2.50 $1,000", "10% 2.5% 100", "3€ 4 5,5€"])
