@@ -191,7 +191,11 @@ def bind_with_new_groups(
     except ValueError as reason:
         for name, item in with_nested_entries(given).items():
             if new := _first_new_category(item, len(categories_of(tree, name))):
-                raise ValueError(f"entry '{name}' has {new}; as a new group it does not fit: {reason}") from None
+                sizes = [other for other, size in given.items() if _is_size(size.value, len(categories_of(tree, name)))]
+                way_out = f"; leave out '{sizes[0]}', which grows with new names" if len(sizes) == 1 else ""
+                raise ValueError(
+                    f"entry '{name}' has {new}; as a new group it does not fit: {reason}{way_out}"
+                ) from None
         raise
 
 
@@ -205,7 +209,7 @@ def refuse_unused_categories(
     for name, item in with_nested_entries(given).items():
         before, now = len(categories_of(tree, name)), len(item.categories)
         has_place = any(
-            (old, new) == (before, now)
+            old == before and new >= now
             for site, shape in fitted.items()
             for old, new in zip(shape, bound.sites[site].shape, strict=False)
         )
@@ -256,12 +260,12 @@ def refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound
                 raise ValueError(f"entry '{name}' has '{dim}' as axis {axis}, but not so at the fit; transpose it")
         for axis, labels in item.labels.items():
             known = before.labels.get(axis, [])
-            same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
+            same = len(known) > len(labels) or [*map(str, known)] == [*map(str, labels[: len(known)])]
             if same or are_positions(known) or are_positions(labels) or before.dims[axis] in rows:
                 continue
             if axis or before.dims[axis] in latent.dims or known in of_latent:
                 position = next(
-                    i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1
+                    i for i, pair in enumerate(zip(known, labels, strict=False)) if len({*map(str, pair)}) > 1
                 )
                 raise ValueError(
                     f"entry '{name}' has '{labels[position]}' at position {position} of axis {axis}, where the fit had "

@@ -95,6 +95,8 @@ def _closed_form(bound: Bound, latent: Values) -> tuple[Bound | None, str]:
             None,
             f"rows are given the steps of {listed_sites(steps)}, which follow each other in a scan" if steps else "",
         )
+    if any(name not in latent for name in bound.latent if name not in private):
+        return None, ""
     analysis = Analysis(bound)
     try:
         integrated = marginal(bound, private, analysis)

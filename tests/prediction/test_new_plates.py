@@ -7,9 +7,12 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from pandas import Series
+from xarray import DataArray
 
 import bayeslab as bl
-from bayeslab.models import ppca
+from bayeslab.datasets import documents
+from bayeslab.models import lda, ppca
 
 RNG = np.random.default_rng(1)
 LOADINGS = np.array([[1.0, -0.8, 0.5]])
@@ -74,3 +77,51 @@ def test_groups_of_the_fit_keep_their_effects_unless_they_are_others() -> None:
         new = bl.predict(1, groups, other, tree, new_plates="group")["predictions"]
     np.testing.assert_allclose(old["y"].mean(("chain", "draw"))[2, 1], 0.05, atol=0.02)
     np.testing.assert_allclose(new["y"].mean(("chain", "draw"))[2, 1], 4.0, atol=0.02)
+
+
+def test_groups_of_the_fit_come_first_among_more_of_them() -> None:
+    def subjects(n: int, x: Any) -> None:
+        with numpyro.plate("subject", n, dim=-2):
+            a = numpyro.sample("a", dist.Normal(0.0, 5.0))
+            with numpyro.plate("time", 3, dim=-1):
+                numpyro.sample("y", dist.Normal(a + x, 0.1))
+
+    def named(names: list[str]) -> Any:
+        return DataArray(np.zeros((len(names), 3)), {"subject": names, "time": [0, 1, 2]}, ("subject", "time"))
+
+    y = named(["s1", "s2"]) + np.array([[1.0], [5.0]])
+    tree = bl.fit(0, subjects, {"n": 2, "x": named(["s1", "s2"]), "y": y}, progress=False)
+    told = bl.predict(1, subjects, {"n": 3, "x": named(["s1", "s2", "s3"])}, tree)["predictions"]["y"]
+    np.testing.assert_allclose(told.mean(("chain", "draw", "time"))[:2], [1.0, 5.0], atol=0.05)
+    with pytest.raises(ValueError, match="entry 'x' has 's2' at position 0 of axis 0, where the fit had 's1'"):
+        bl.predict(1, subjects, {"n": 3, "x": named(["s2", "s1", "s3"])}, tree)
+
+
+def named_groups(group: Any, num_groups: int) -> None:
+    with numpyro.plate("group", num_groups):
+        level = numpyro.sample("level", dist.Normal(0.0, 5.0))
+    with numpyro.plate("row", len(group)):
+        numpyro.sample("y", dist.Normal(level[group], 0.1))
+
+
+def test_a_number_of_groups_that_stands_in_the_way_of_a_new_name_is_named() -> None:
+    """It may be left out, and it may be larger than the names."""
+    data = {"group": Series(["a", "a", "b", "b"]), "num_groups": 2, "y": np.array([1.0, 1, 5, 5])}
+    tree = bl.fit(0, named_groups, data, progress=False)
+    new = Series(["b", "c", "a"])
+    with pytest.raises(ValueError, match="leave out 'num_groups', which grows with new names"):
+        bl.predict(1, named_groups, {"group": new, "num_groups": 2}, tree)
+    for sizes in ({}, {"num_groups": 3}, {"num_groups": 4}):
+        drawn = bl.predict(1, named_groups, {"group": new, **sizes}, tree)["predictions"]["y"]
+        np.testing.assert_allclose(drawn.mean(("chain", "draw"))[[0, 2]], [5.0, 1.0], atol=0.05)
+        np.testing.assert_allclose(drawn[..., 1].std(), 5.0, rtol=0.1)
+
+
+def test_new_documents_are_replicated_where_their_shares_follow_from_nothing() -> None:
+    """Shares of a document whose words are to be scored are no sites of rows: what cannot be said is left out."""
+    counts = documents(np.array([[3, 1, 0], [0, 2, 2], [1, 1, 2]]))
+    data = counts | {"num_topics": 2, "alpha": 0.5, "concentration": 0.7}
+    method = bl.mixed_membership.Gibbs(num_warmup=20, num_samples=20, num_chains=2)
+    fitted = bl.fit(0, lda.model, data, method, progress=False)
+    new = documents(np.array([[2, 0, 0], [0, 0, 1]]))
+    assert "word" in bl.predict(1, lda.model, new, fitted, new_plates=["document"])["predictions"]

@@ -280,3 +280,27 @@ def test_text_is_no_value_of_a_continuous_site() -> None:
     for y in (pd.Series(["low", "high", "low"]), pd.Categorical(["a", "b", "b"])):
         with pytest.raises(ValueError, match=r"entry 'y' holds categories .*, but its site is a Normal"):
             bl.bind(model, {"y": y})
+
+
+def test_labels_that_are_the_categories_of_another_entry_have_the_order_of_its_codes() -> None:
+    def slopes(group: Any, size: Any) -> None:
+        b = numpyro.sample("b", dist.Normal(0.0, 10.0))
+        with numpyro.plate("place", len(size)):
+            a = numpyro.sample("a", dist.Normal(b * size, 0.1))
+        with numpyro.plate("row", len(group)):
+            numpyro.sample("y", dist.Normal(a[group], 0.1))
+
+    group, size = pd.Series(["A", "A", "C", "C"]), pd.Series({"A": 1.0, "C": 3.0})
+    data = {"group": group, "size": size, "y": np.array([2.0, 2, 6, 6])}
+    tree = bl.fit(0, slopes, data, bl.Exact(200), progress=False)
+    np.testing.assert_allclose(tree["posterior"]["b"].mean(), 2.0, atol=0.05)
+    told = "code 0 of entry 'group' is the category 'A', but position 0 of axis 0 of entry 'size' is 'C'"
+    with pytest.raises(ValueError, match=told):
+        bl.bind(slopes, data | {"size": size[::-1]})
+    with pytest.raises(ValueError, match="code 1 of entry 'group' is the category 'C', but position 1"):
+        bl.bind(slopes, data | {"size": pd.Series({"A": 1.0, "B": 2.0, "C": 3.0})})
+    ordered = pd.Series(pd.Categorical(group, categories=["C", "A"]))
+    reordered = bl.fit(0, slopes, data | {"group": ordered, "size": size[::-1]}, bl.Exact(200), progress=False)
+    np.testing.assert_allclose(reordered["posterior"]["b"].mean(), 2.0, atol=0.05)
+    rows = pd.DataFrame({"group": ["C", "A"], "size": [3.0, 1.0]}, index=["C", "A"])  # labels of rows
+    bl.bind(slopes, {"group": rows["group"], "size": rows["size"], "y": np.array([6.0, 2.0])})
