@@ -158,6 +158,7 @@ def test_the_density_of_generalised_inverse_gaussians(order: float, linear: floa
         x = float(q.mean) * np.array([0.3, 1.0, 2.5])
         np.testing.assert_allclose(np.asarray(q.log_prob(x)), law.logpdf(x), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(float(q.mean), law.mean(), rtol=1e-8)
+        np.testing.assert_allclose(float(q.variance), law.var(), rtol=1e-6)
         near = q.mode * np.array([0.99, 1.01])
         assert np.all(np.asarray(q.log_prob(q.mode)) >= np.asarray(q.log_prob(near)))
 

@@ -69,6 +69,10 @@ class GeneralisedInverseGaussian(dist.Distribution):
         return self._mean_of_power(1)
 
     @property
+    def variance(self) -> Array:
+        return jnp.maximum(self._mean_of_power(2) - self.mean**2, 0.0)
+
+    @property
     def mean_inverse(self) -> Array:
         """The mean of 1 / x."""
         return self._mean_of_power(-1)
