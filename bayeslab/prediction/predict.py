@@ -300,8 +300,10 @@ def _way_out_for_shapes(site: Site, fitted: tuple[int, ...]) -> str:
         others = f", or name that of {plates} in new_plates whose elements are all others" if plates else ""
         return f"; give the groups of the fit with their data first, and new groups after them{others}"
     if len(fitted) == len(site.shape):
+        groups = ", and where they are new groups, give codes as names, in a pandas.Series of text"
         return (
             "; where these are new steps or places, fit with them among the data, what is observed there missing (NaN)"
+            f"{groups if site.plates else ''}"
         )
     return ""
 

@@ -117,6 +117,19 @@ def test_a_number_of_groups_that_stands_in_the_way_of_a_new_name_is_named() -> N
         np.testing.assert_allclose(drawn[..., 1].std(), 5.0, rtol=0.1)
 
 
+def test_groups_by_position_are_told_to_have_names() -> None:
+    def sizes(group: Any, size: Any) -> None:
+        with numpyro.plate("group", len(size)):
+            level = numpyro.sample("level", dist.Normal(size, 5.0))
+        with numpyro.plate("row", len(group)):
+            numpyro.sample("y", dist.Normal(level[group], 0.1))
+
+    data = {"group": np.array([0, 0, 1, 1]), "size": np.zeros(2), "y": np.array([1.0, 1, 5, 5])}
+    tree = bl.fit(0, sizes, data, bl.Exact(10), progress=False)
+    with pytest.raises(ValueError, match="where they are new groups, give codes as names"):
+        bl.predict(1, sizes, {"group": np.arange(3), "size": np.zeros(3)}, tree)
+
+
 def test_new_documents_are_replicated_where_their_shares_follow_from_nothing() -> None:
     """Shares of a document whose words are to be scored are no sites of rows: what cannot be said is left out."""
     counts = documents(np.array([[3, 1, 0], [0, 2, 2], [1, 1, 2]]))
