@@ -20,6 +20,7 @@ from bayeslab.methods.wrappers.explanation import ExplanationSampler
 from bayeslab.methods.wrappers.information import gauss_newton_precision, require_information
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
+from bayeslab.programs.missing.masked_latents import with_masks
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_joint, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Method, Sampler
@@ -117,6 +118,16 @@ class Laplace(Method):
         )
 
 
+def _log_joint(bound: Bound, flat: Array) -> Array:
+    """The log joint whose mode is found: what masks hide has no part in it, so padding moves no mode."""
+    return flat_log_joint(with_masks(bound), flat)
+
+
+def _log_posterior(bound: Bound, flat: Array) -> Array:
+    """The same in unconstrained coordinates."""
+    return flat_log_posterior(with_masks(bound), flat)
+
+
 class LBFGSState(NamedTuple):
     """The state of L-BFGS.
 
@@ -139,19 +150,19 @@ class PointSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> LBFGSState:
-        return _random_start(key, bound, flat_log_joint)
+        return _random_start(key, bound, _log_joint)
 
     def adapt(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
-        return lbfgs_step(lambda flat: flat_log_joint(bound, flat), state)
+        return lbfgs_step(lambda flat: _log_joint(bound, flat), state)
 
     def convergence_verdict(self, state: LBFGSState, bound: Bound, _: Any) -> tuple[LBFGSState | None, str]:
-        optimum = check_maximum(flat_log_joint, bound, state.best)
+        optimum = check_maximum(_log_joint, bound, state.best)
         if optimum.kink is None:
             return None, optimum.why
         return state._replace(best=jnp.asarray(optimum.kink, state.best.dtype), converged=jnp.array(True)), optimum.why
 
     def advance(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
-        return state, Draws(constrain_flat(bound, state.best), {"lp": flat_log_joint(bound, state.best)})
+        return state, Draws(constrain_flat(bound, state.best), {"lp": _log_joint(bound, state.best)})
 
 
 class LaplaceState(NamedTuple):
@@ -177,17 +188,17 @@ class LaplaceSampler(Sampler):
     gauss_newton: bool = False
 
     def start(self, key: Array, bound: Bound) -> LaplaceState:
-        climb = _random_start(key, bound, flat_log_posterior)
+        climb = _random_start(key, bound, _log_posterior)
         size = climb.best.size
         return LaplaceState(climb, jnp.zeros((size, size)), jnp.array(False))
 
     def adapt(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
-        climb, draws = lbfgs_step(lambda flat: flat_log_posterior(bound, flat), state.climb)
+        climb, draws = lbfgs_step(lambda flat: _log_posterior(bound, flat), state.climb)
         return state._replace(climb=climb, known=jnp.array(False)), draws
 
     def convergence_verdict(self, state: LaplaceState, bound: Bound, _: Any) -> tuple[None, str]:
         """Raises ValueError where the posterior has no peak that a Normal could be put around."""
-        optimum = check_maximum(flat_log_posterior, bound, state.climb.best)
+        optimum = check_maximum(_log_posterior, bound, state.climb.best)
         if optimum.kink is not None:
             raise ValueError(
                 "the log joint has a kink at its maximum (a hinge or an absolute value), and no curvature there, so it "
@@ -207,14 +218,14 @@ class LaplaceSampler(Sampler):
         key, noise_key = jax.random.split(state.climb.key)
         flat, log_q = normal_draw(noise_key, state.climb.best, state.factor)
         samples = constrain_flat(bound, flat)
-        stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
+        stats = {"lp": _log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
 
     def _newton_step_and_factor(self, state: LaplaceState, bound: Bound) -> LaplaceState:
         """The state with the curvature at the mode, after a last Newton step."""
 
         def density(flat: Array) -> Array:
-            return flat_log_posterior(bound, flat)
+            return _log_posterior(bound, flat)
 
         def precision(flat: Array) -> Array:
             return gauss_newton_precision(bound, flat) if self.gauss_newton else -jax.hessian(density)(flat)

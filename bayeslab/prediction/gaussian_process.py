@@ -29,6 +29,8 @@ from bayeslab.programs.wrapped_distributions import innermost_distribution
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
+MIN_DRAWS_OF_ROWS = 400
+"""Draws of latent sites of new rows that moments are averaged over, at least."""
 RELATIVE_TOLERANCE = 1e-10
 """The largest difference between numbers that are the same, relative to what they are computed from."""
 
@@ -58,7 +60,7 @@ def process_at(
     for new inputs with other columns than theirs, and for categories that the fit does not know.
     """
     with precision_scope():
-        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new, min_draws=MIN_DRAWS_OF_ROWS)
         asked = asked._replace(responses=_affine_responses(new_bound, draws, asked))
         moments = jax.device_get(_averaged_moments(fit_bound, new_bound, draws, asked, (covariance, slope)))
         medians = {name: jnp.median(value, axis=0) for name, value in draws.fitted.items()}
@@ -72,7 +74,7 @@ def process_components(model: Program, data: Data, tree: "DataTree", new: Data) 
     `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
     """
     with precision_scope():
-        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new, min_draws=MIN_DRAWS_OF_ROWS)
         prior = prior_process(fit_bound, draws.at(0).fitted, asked.site)
         if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
             raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
@@ -89,7 +91,7 @@ def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree"
     process is dense.
     """
     with precision_scope():
-        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new)
+        fit_bound, new_bound, draws, asked = at_new_inputs(model, data, tree, new, jax.random.fold_in(raw_key(key), 1))
         chains, num_draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
         keys = jax.random.split(raw_key(key), chains * num_draws)
         functions = jax.device_get(_joint_draws(keys, fit_bound, new_bound, draws, asked))

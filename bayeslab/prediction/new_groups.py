@@ -38,14 +38,16 @@ def unchanged_sites(tree: "DataTree", bound: Bound) -> set[str]:
 
 
 def warn_of_shared_plates(tree: "DataTree", bound: Bound, latent: Collection[str]) -> None:
-    """Warn where several sites that keep their draws have each a plate of their own in common with an observed site of
-    other values, as factors and loadings: the program does not say which of these have new elements.
+    """Warn where latent vectors that keep their draws, as factors and loadings, lie in different plates of one observed
+    site whose values have changed: the program does not say which of these plates have new elements.
 
     latent: the sites that keep their draws.
     """
     plates = {name: {plate.name for plate in site.plates} for name, site in bound.sites.items()}
-    for observed in {*bound.observed} - unchanged_sites(tree, bound):
-        shared = {name: plates[name] & plates[observed] for name in latent if plates[name] - plates[observed]}
+    unchanged = unchanged_sites(tree, bound)
+    for observed in (name for name in bound.observed if name not in unchanged):
+        vectors = [name for name in latent if plates[name] - plates[observed] or bound.sites[name].event_dim]
+        shared = {name: plates[name] & plates[observed] for name in vectors}
         kinds = {frozenset(common) for common in shared.values() if common and common < plates[observed]}
         if len(kinds) > 1:
             names = listed_sites([name for name, common in shared.items() if common])
@@ -263,7 +265,8 @@ def refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound
             same = len(known) > len(labels) or [*map(str, known)] == [*map(str, labels[: len(known)])]
             if same or are_positions(known) or are_positions(labels) or before.dims[axis] in rows:
                 continue
-            if axis or before.dims[axis] in latent.dims or known in of_latent:
+            has_more = len(labels) > len(known)
+            if (axis and not has_more) or before.dims[axis] in latent.dims or known in of_latent:
                 position = next(
                     i for i, pair in enumerate(zip(known, labels, strict=False)) if len({*map(str, pair)}) > 1
                 )

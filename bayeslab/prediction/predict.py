@@ -316,7 +316,8 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     site_plates = {plate.name for plate in bound.sites[name].plates}
     if all({plate.name for plate in bound.sites[n].plates} <= site_plates for n in observed if n in bound.sites):
         return belongs_to_rows(name, observed, bound)
-    return belongs_to_rows(name, [n for n in observed if n not in unchanged_sites(tree, bound)], bound)
+    unchanged = unchanged_sites(tree, bound)
+    return belongs_to_rows(name, [n for n in observed if n not in unchanged], bound)
 
 
 @partial(jax.jit, static_argnames=("hidden", "fixed"), compiler_options=OPTIMISED_OPTIONS)

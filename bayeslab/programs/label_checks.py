@@ -47,24 +47,23 @@ def refuse_conflicting_labels(entries: Mapping[str, Entry], plates: Mapping[str,
 
 
 def _refuse_labels_unlike_codes(entries: Mapping[str, Entry]) -> None:
-    """Raise ValueError where the labels of an axis are the categories of another entry, and not in the order of its
-    codes, by which it is looked up; as many labels as the other entry has rows are those of rows."""
+    """Raise ValueError where the names on the first axis of an entry are the categories of another one, and not in the
+    order of its codes, by which it is looked up; as many names as the other entry has rows are those of rows."""
     for name, item in entries.items():
-        levels = [str(level) for level in item.categories]
-        if len(levels) < 2:
+        levels = [*item.categories]
+        if len(levels) < 2 or not all(isinstance(level, str) for level in levels):
             continue
         for other, labelled in entries.items():
-            for axis, labels in labelled.labels.items():
-                known = list(map(str, labels))
-                if other == name or len(known) in np.shape(item.value) or not {*levels} <= {*known}:
-                    continue
-                if known[: len(levels)] != levels:
-                    place = next(i for i, pair in enumerate(zip(levels, known, strict=False)) if pair[0] != pair[1])
-                    raise ValueError(
-                        f"code {place} of entry '{name}' is the category '{levels[place]}', but position {place} of "
-                        f"axis {axis} of entry '{other}' is '{known[place]}'; give '{name}' as a pandas.Categorical "
-                        f"whose categories are the labels of '{other}', in their order"
-                    )
+            known = labelled.labels.get(0, [])
+            if other == name or len(known) in np.shape(item.value) or not {*levels} <= {*known}:
+                continue
+            if [*known[: len(levels)]] != levels:
+                place = next(i for i, pair in enumerate(zip(levels, known, strict=False)) if pair[0] != pair[1])
+                raise ValueError(
+                    f"code {place} of entry '{name}' is the category '{levels[place]}', but position {place} of "
+                    f"axis 0 of entry '{other}' is '{known[place]}'; give '{name}' as a pandas.Categorical "
+                    f"whose categories are the labels of '{other}', in their order"
+                )
 
 
 def _labelled_axes(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> Iterator[LabelledAxis]:

@@ -286,14 +286,14 @@ def is_random(site: Mapping[str, Any]) -> bool:
     return site["type"] == "sample" and not isinstance(innermost_distribution(site["fn"]), Unit)
 
 
-def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
+def init_inside_support(site: Mapping[str, Any] | None = None, radius: Any = 1.0) -> Any:
     """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
     ones draw nothing. Discrete sites and directions are drawn, those that have a value keep it."""
     if site is not None and site["type"] == "sample":
         is_direction = innermost_distribution(site["fn"]).support is constraints.sphere
         if is_direction or site["value"] is not None:
             return None
-    return init_to_uniform(site, radius=1.0)
+    return init_to_uniform(site, radius=radius)
 
 
 @lru_cache(maxsize=256)

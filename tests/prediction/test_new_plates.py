@@ -61,6 +61,21 @@ def test_elements_that_may_be_old_or_new_are_named(tree: Any) -> None:
         bl.predict(1, ppca.model, SIZES | {"y": NEW}, tree, new_plates=["rows"])
 
 
+def test_factors_that_are_vectors_are_named_too() -> None:
+    def factors(num_rows: int) -> None:
+        with numpyro.plate("feature", 3, dim=-1):
+            w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        with numpyro.plate("row", num_rows, dim=-2):
+            z = numpyro.sample("z", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+            with numpyro.plate("feature", 3, dim=-1):
+                numpyro.sample("y", dist.Normal((w * z).sum(-1), 0.5))
+
+    method = bl.Gibbs(num_warmup=20, num_samples=20, num_chains=1)
+    tree = bl.fit(0, factors, {"num_rows": 12, "y": FITTED}, method, progress=False)
+    with pytest.warns(UserWarning, match="keep the draws of the fit, though 'y' has other values"):
+        bl.predict(1, factors, {"num_rows": 12, "y": NEW}, tree)
+
+
 def test_groups_of_the_fit_keep_their_effects_unless_they_are_others() -> None:
     def groups(num_groups: int, times: int) -> None:
         with numpyro.plate("group", num_groups, dim=-2):

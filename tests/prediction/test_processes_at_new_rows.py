@@ -74,6 +74,16 @@ def test_an_effect_of_a_new_row_comes_from_its_prior(number: int) -> None:
     np.testing.assert_allclose(new["y_sd"], np.sqrt(variance + 4.25), atol=error)
 
 
+def test_a_point_has_moments_of_its_rows_too() -> None:
+    """Far away f is its prior: an effect and the noise are added, however few draws the result has."""
+    data = {"x": pandas.Series(X, index=list("abcd")), "y": Y}
+    tree = bl.fit(0, effect_of_rows, data, bl.MAP(), progress=False)
+    far = bl.process_at(effect_of_rows, data, tree, {"x": pandas.Series(NEW + 50, index=list("efgh"))})
+    np.testing.assert_allclose(far["y"], 0.0, atol=4 * 2 / np.sqrt(400))
+    np.testing.assert_allclose(far["y_sd"], np.sqrt(5.25), rtol=0.15)
+    assert [*far["row"].values] == list("efgh")
+
+
 def test_inputs_with_errors_are_drawn_at_new_places() -> None:
     data = {"x": X, "y": Y}
     tree = bl.fit(0, noisy_inputs, data, bl.NUTS(200, 300, num_chains=2, collapse=("f",)), progress=False)
@@ -82,6 +92,8 @@ def test_inputs_with_errors_are_drawn_at_new_places() -> None:
     np.testing.assert_allclose(far["f_sd"], 1.0, atol=1e-6)
     draws = bl.process_draws(1, noisy_inputs, data, tree, {"x": NEW + 50})["f"].values
     np.testing.assert_allclose(draws.std((0, 1)), 1.0, atol=4 / np.sqrt(2 * 600))
+    near, again = (bl.process_draws(key, noisy_inputs, data, tree, {"x": X})["f"].values.ravel() for key in (1, 2))
+    assert abs(np.corrcoef(near - near.mean(), again - again.mean())[0, 1]) < 0.9
 
 
 def test_a_measurement_whose_noise_is_that_of_its_row_is_left_to_the_process() -> None:

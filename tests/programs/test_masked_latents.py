@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from numpyro.contrib.control_flow import scan
 from numpyro.handlers import mask
 from scipy.stats import norm
@@ -80,6 +81,42 @@ def test_what_others_depend_on_stays_flat() -> None:
     draws = tree["posterior"]["level"].values
     assert abs(draws.mean() - Y[:4].mean()) < 0.15
     assert abs(draws.std() - 0.5) < 0.1
+
+
+def test_what_is_read_far_away_stays_flat() -> None:
+    """A floor and a change point, which no value near the middle reaches."""
+
+    def floor(y: Any, known: Any) -> None:
+        level = numpyro.sample("level", dist.Normal(50.0, 0.1).mask(known))
+        numpyro.sample("y", dist.Normal(jnp.maximum(level, 20.0), 1.0), obs=y)
+
+    def change_point(y: Any, known: Any) -> None:
+        at = numpyro.sample("at", dist.LogNormal(3.0, 0.5).mask(known))
+        numpyro.sample("y", dist.Normal(jnp.where(jnp.arange(len(y)) + 500 > at, 2.0, 0.0), 1.0), obs=y)
+
+    def saturated(y: Any, known: Any) -> None:
+        share = numpyro.sample("share", dist.Beta(2.0, 2.0).mask(known))
+        numpyro.sample("y", dist.Normal(jnp.clip(share, 0.0, 1e-4), 1.0), obs=y)
+
+    for program in (floor, change_point, saturated):
+        assert bind(program, {"y": Y[:4], "known": np.array(False)}).unmasked == ()
+
+
+@pytest.mark.parametrize("method", [bl.MAP(), bl.EM(collapse=("z",))], ids=["MAP", "EM"])
+def test_padding_moves_no_mode(method: Any) -> None:
+    def spread(y: Any, there: Any) -> None:
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.3))
+        with numpyro.plate("row", len(y)), mask(mask=there):
+            z = numpyro.sample("z", dist.Normal(0.0, scale))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=y)
+
+    modes = []
+    for padding in (0, 20):
+        y, there = np.append(Y[:4], np.zeros(padding)), np.arange(4 + padding) < 4
+        assert bind(spread, {"y": y, "there": there}).unmasked == ("z",)
+        tree = bl.fit(0, spread, {"y": y, "there": there}, method, progress=False)
+        modes.append(float(tree["posterior"]["scale"].mean()))
+    np.testing.assert_allclose(modes[1], modes[0], rtol=1e-4)
 
 
 def test_a_mask_that_a_latent_site_decides_stays() -> None:

@@ -23,8 +23,9 @@ from bayeslab.prediction.new_groups import (
 from bayeslab.prediction.pointwise_likelihood import belongs_to_rows
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.missing.observed_values import known_values
-from bayeslab.programs.program import Bound, Data, Program, Values
+from bayeslab.programs.program import Bound, Data, Program, Values, raw_key
 from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import has_same_data, posterior_draws
 from bayeslab.verification.findings import find_conditional
@@ -70,15 +71,19 @@ class ProcessDraws(NamedTuple):
 
 
 def at_new_inputs(
-    model: Program, data: Data, tree: "DataTree", new: Data
+    model: Program, data: Data, tree: "DataTree", new: Data, key: Array | int = 0, min_draws: int = 1
 ) -> tuple[Bound, Bound, ProcessDraws, PredictedProcess]:
-    """The program at the inputs of the fit and at new ones, draws of what it needs, and the process."""
+    """The program at the inputs of the fit and at new ones, draws of what it needs, and the process.
+
+    key: for latent sites of new rows. min_draws: draws, at least, where there are such sites; those of the fit are
+    repeated.
+    """
     posterior = posterior_draws(tree, "a prediction of a process")
     fit_bound = bind(model, data).plain
     if not has_same_data(tree, fit_bound):
         raise ValueError("the result is of other data than these")
     site = _process_of(fit_bound)
-    of_rows = fit_bound.observed.keys() - set(given_parameters(fit_bound))
+    of_rows = {whole_site(name) for name in fit_bound.observed.keys() - set(given_parameters(fit_bound))}
     given = {name: with_codes_of_fit(name, item, tree) for name, item in read_entries(new).items()}
     inputs = {name: item for name, item in read_entries(data).items() if name not in of_rows} | given
     new_bound = bind_with_new_groups(model, inputs, given, tree).plain
@@ -86,12 +91,15 @@ def at_new_inputs(
     needed = [name for name in fit_bound.latent if name != site or finding.rule is None]
     if missing := [name for name in needed if name not in posterior]:
         raise ValueError(f"the result has no draws of {missing}, on which '{site}' depends")
-    refuse_unused_categories(given, tree, {name: fit_bound.sites[name].shape for name in needed}, new_bound)
-    refuse_other_axes(given, tree, new_bound, posterior[[name for name in needed if name != site]])
+    rows = [name for name in needed if name != site and belongs_to_rows(name, [*fit_bound.observed], fit_bound)]
+    others = [name for name in needed if name not in (*rows, site)]
+    refuse_unused_categories(given, tree, {name: fit_bound.sites[name].shape for name in others}, new_bound)
+    refuse_other_axes(given, tree, new_bound, posterior[others])
+    _refuse_other_shapes(fit_bound, new_bound, others)
     flat = {n: jnp.asarray(posterior[n].values).reshape(-1, *fit_bound.sites[n].shape) for n in needed}
-    rows = [name for name in needed if name != site and belongs_to_rows(name, [*of_rows], fit_bound)]
-    _refuse_other_shapes(fit_bound, new_bound, {*needed} - {*rows, site})
-    draws = ProcessDraws(flat, _draws_of_rows(jax.random.PRNGKey(0), new_bound, flat, site, tuple(rows)))
+    if rows and (times := -(-min_draws // len(flat[rows[0]]))) > 1:
+        flat = {name: jnp.repeat(value, times, axis=0) for name, value in flat.items()}
+    draws = ProcessDraws(flat, _draws_of_rows(raw_key(key), new_bound, flat, site, tuple(rows)))
     first = draws.at(0)
     fit_inputs, new_inputs = (
         prior_process(bound, values, site).x for bound, values in ((fit_bound, first.fitted), (new_bound, first.there))
