@@ -104,7 +104,8 @@ def distance_from_dense(
     """How far the solver of a process is from the covariance matrix, on rows that this can handle.
 
     precision, linear: the information pair about its values, each (row,). Half of num_rows rows are conditioned on,
-    taken evenly in the order that they are given in, with the outermost ones, and the others are predicted.
+    taken evenly in the order that they are given in, with the outermost ones, and the others are predicted, or all
+    where there are none.
     Returns dense_rows, log_marginal_error (nats), mean_error and sd_error (the largest, in dense standard deviations).
     """
     rows = np.unique(np.linspace(0, len(prior.x) - 1, min(num_rows, len(prior.x))).astype(int))
