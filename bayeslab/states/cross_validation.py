@@ -70,8 +70,9 @@ def held_out(
             for names in parts.masks
         ]
         # where no row is hidden, factors of all rows may have one precision
-        transform, full_bound = _without_local(bind(masked, rest[0]), parts).transform, bind(masked, data)
-        if _local_sites(full_bound, parts) == _local_sites(bind(masked, rest[0]), parts):
+        first_bound, full_bound = bind(masked, rest[0]), bind(masked, data)
+        transform = _without_local(first_bound, parts).transform
+        if _local_sites(full_bound, parts) == _local_sites(first_bound, parts):
             full_bound = replace(without_weights(full_bound), transform=transform)
         else:  # what is hidden of labels or covariates is latent there
             full_bound = _without_local(full_bound, parts)
