@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jax.sharding import Mesh
 
 from bayeslab.distributions import precision_structure
+from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
 from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.discrete.mixture_components import component_sites, summation_cost
@@ -202,7 +203,10 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
     """Numbers that integrating Normal sites out reads and writes, about."""
     total = 0
     for rule in rules:
-        if rule.block is not None:
+        if isinstance(rule.block, StepStructure):
+            steps, numbers = rule.block.shape
+            own, directions = steps * numbers**3, NUM_COLOURS * numbers
+        elif rule.block is not None:
             own, directions = precision_structure.elimination_cost(rule.block), num_directions(rule.block)
         else:
             shape = bound.sites[rule.site].shape

@@ -10,8 +10,15 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from bayeslab.distributions.block_tridiagonal.integral import solution, square_and_log_determinant
+from bayeslab.distributions.block_tridiagonal.step_normal import (
+    StepNormal,
+    StepStructure,
+    array_to_path,
+    chain_of_neighbours,
+    path_to_array,
+)
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood
-from bayeslab.distributions.markov.step_normal import StepNormal, array_to_path, chain_of_neighbours, path_to_array
 from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_mean
 from bayeslab.elimination.family import Family, Local
@@ -63,7 +70,7 @@ NUM_COLOURS = 3
 """Steps of one colour have no neighbour in common."""
 
 
-def read_steps(local: Local, point: Array, prior: Distribution, coupled: tuple[int, ...]) -> tuple[Array, ...]:
+def read_steps(local: Local, point: Array, prior: Distribution | None, coupled: tuple[int, ...]) -> tuple[Array, ...]:
     """The precision and the linear part of a Normal of which neighbouring steps meet, as in `chain_of_neighbours`.
 
     Products of the Hessian with all steps of one colour show the blocks of all of them at once.
@@ -114,6 +121,25 @@ def normal_by_steps(coupled: tuple[int, ...]) -> Family:
         around=around_mean,
         by_steps=True,
     )
+
+
+def step_block_conditional(
+    structure: StepStructure, density: Callable[[Array], Array], initial: Array | None
+) -> tuple[StepNormal, Array]:
+    """The Normal of several arrays of which neighbouring steps meet, and the log of the integral over them.
+
+    density: its log density but for a constant, a function of one array (step, number). initial: a likely value, in
+    place of zero, at which it is read.
+    """
+    start = jnp.zeros(structure.shape) if initial is None else initial
+    local, coupled = Local(density, density), (0, 1)
+    own, following, linear = read_steps(local, start, None, coupled)
+    normal = StepNormal(chain_of_neighbours(own, following, linear), coupled, structure.shape)
+    point = jax.lax.stop_gradient(solution(own, following, linear))
+    point = jnp.where(jnp.isfinite(point), point, start)
+    square, log_determinant = square_and_log_determinant(own, following, jax.grad(density)(point))
+    constant = 0.5 * point.size * jnp.log(2 * jnp.pi)
+    return normal, density(point) + 0.5 * (square - log_determinant) + constant
 
 
 def read_process(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array, Array]:

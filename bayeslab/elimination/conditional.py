@@ -26,7 +26,9 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
+from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
 from bayeslab.distributions.markov.log_likelihoods import dense
+from bayeslab.elimination.chain_families import step_block_conditional
 from bayeslab.elimination.discrete.chains.tables import chain_conditional
 from bayeslab.elimination.discrete.element_draws import possible
 from bayeslab.elimination.discrete.joint import joint_conditional
@@ -78,14 +80,15 @@ def conditional(
     """
     site_terms = rule.reached(log_joint_terms)
     if rule.block is not None:
-        table: Any = values.get(table_name(rule.sites))
-        if table is not None:
-            densities = block_densities(rule, site_terms, bound, values)
-            return Conditional(*tabled_conditional(rule.block, table, densities))
 
         def joint_density(x: Array) -> Array:
             return sum_of_terms(site_terms, bound, values | rule.named(x))
 
+        if isinstance(rule.block, StepStructure):
+            return Conditional(*step_block_conditional(rule.block, joint_density, initial))
+        table: Any = values.get(table_name(rule.sites))
+        if table is not None:
+            return Conditional(*tabled_conditional(rule.block, table, block_densities(rule, site_terms, bound, values)))
         normal = block_conditional(rule.block, joint_density, initial)
         log_integral = joint_density(normal.mean) - normal.log_prob(normal.mean)
         return Conditional(normal, evidence_unless_rounded(normal, log_integral))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from jax import Array
 
 from bayeslab.distributions.block_normal import join_values, split_values
+from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
 from bayeslab.distributions.precision_structure import PrecisionStructure
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.family import Family
@@ -20,7 +21,8 @@ class Rule(NamedTuple):
     family: the row of the table.
     coupled: axes of the site over which a Normal is joint; the others hold independent elements.
     children: the terms that it reaches, its own prior apart.
-    block: of several sites, the sparsity of their joint precision; their values are then one vector.
+    block: of several sites, the sparsity of their joint precision; their values are then one vector, or one array
+        (step, number) where neighbouring steps alone meet.
     field: of discrete sites whose elements meet, which of them do; their values are one vector of indices of choices.
     same_precision: whether all independent elements of a Normal have one precision, as factors of complete rows do: one
         factorisation then serves all of them.
@@ -30,7 +32,7 @@ class Rule(NamedTuple):
     family: Family
     coupled: tuple[int, ...]
     children: tuple[str, ...]
-    block: PrecisionStructure | None = None
+    block: PrecisionStructure | StepStructure | None = None
     field: Field | None = None
     same_precision: bool = False
 
@@ -46,6 +48,8 @@ class Rule(NamedTuple):
             return self.field.named(value)
         if self.block is None:
             return {self.site: value}
+        if isinstance(self.block, StepStructure):
+            return dict(zip(self.sites, self.block.split(value), strict=True))
         return dict(zip(self.sites, split_values(self.block, value), strict=True))
 
     def joined(self, values: Values) -> Array | None:
@@ -54,7 +58,10 @@ class Rule(NamedTuple):
             return None
         if self.field is not None:
             return self.field.joined(values)
-        return values[self.site] if self.block is None else join_values([values[name] for name in self.sites])
+        arrays = [values[name] for name in self.sites]
+        if isinstance(self.block, StepStructure):
+            return self.block.join(arrays)
+        return arrays[0] if self.block is None else join_values(arrays)
 
     def reached(self, log_joint_terms: Sequence[Term]) -> list[Term]:
         """The terms that the sites reach."""

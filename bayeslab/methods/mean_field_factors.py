@@ -117,7 +117,7 @@ def typical_block_values(block: Block, factors: Factors) -> Values:
     """Likely values of the continuous sites of a block under its factor, where there are any."""
     values: Values = {}
     for rule in block:
-        if rule.family.joint:
+        if rule.family.is_normal:
             values |= {name: factors.known[moment_key(name)].mean(0) for name in rule.sites}
             continue
         points = factors.known[moment_key(rule.site)]

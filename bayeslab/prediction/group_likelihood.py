@@ -266,7 +266,8 @@ def _with_modes(bound: Bound, values: Values) -> tuple[Values, Values]:
     values, conditionals = at_modes_of_eliminated(bound, values)
     for rule, q, mode in conditionals:
         is_joint = isinstance(q, BlockNormal | JointNormal)
-        log_conditional |= rule.named(q.log_prob_of_elements(mode) if is_joint else q.log_prob(mode))
+        elements = rule.named(q.log_prob_of_elements(mode)) if is_joint else dict.fromkeys(rule.sites, q.log_prob(mode))
+        log_conditional |= elements
     return values, log_conditional
 
 

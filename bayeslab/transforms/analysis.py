@@ -10,7 +10,7 @@ from bayeslab.transforms.sufficient_statistics.compress import compressible
 from bayeslab.transforms.sufficient_statistics.tables import Groups, is_collapsed
 from bayeslab.verification.discrete_fields import FieldFinding, find_collapsed_field, find_discrete_fields
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
-from bayeslab.verification.normal_blocks import find_normal_blocks
+from bayeslab.verification.normal_blocks.search import find_normal_blocks
 from bayeslab.verification.ordering import elimination_order, require_block_names
 
 Answer = TypeVar("Answer")
@@ -85,7 +85,7 @@ class Analysis:
 
     def normal_blocks_of(self, sites: Sequence[str]) -> tuple[Finding, ...]:
         """The sets of some sites that are jointly Normal given all others."""
-        findings = [one for one in self.findings_of(sites) if one.rule is not None and one.rule.family.joint]
+        findings = [one for one in self.findings_of(sites) if one.rule is not None and one.rule.family.is_normal]
         return self._once(
             ("blocks", *sorted(one.site for one in findings)), lambda: tuple(find_normal_blocks(self.bound, findings))
         )

@@ -17,28 +17,37 @@ NUM_FAR_MOVES, SHARE_MOVED = 32, 0.15
 
 
 @lru_cache(maxsize=1024)
-def far_meetings(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
-    """A function of a point: whether elements of a site meet that are not of neighbouring steps.
+def far_meetings(log_joint_terms: tuple[Term, ...], names: tuple[str, ...]) -> Callable[[Point], Array]:
+    """A function of a point: whether elements of sites with the same steps meet that are not of neighbouring steps.
 
-    The site is moved at some steps, chosen at random, and the gradient is compared at those that are not near any.
+    The sites are moved at some steps, chosen at random, and the gradient is compared at those that are not near any.
     """
-    site_terms = [term for term in log_joint_terms if name in term.depends]
+    site_terms = [term for term in log_joint_terms if not term.depends.isdisjoint(names)]
 
     def meetings(point: Point) -> Array:
         bound, values = point
-        value = values[name]
-        masks = np.random.default_rng(3).random((NUM_FAR_MOVES, len(value))) < SHARE_MOVED
+        at = [values[name] for name in names]
+        masks = np.random.default_rng(3).random((NUM_FAR_MOVES, len(at[0]))) < SHARE_MOVED
         padded = np.pad(masks, ((0, 0), (1, 1)))
         near = padded[:, :-2] | padded[:, 1:-1] | padded[:, 2:]
 
-        def density(x: Array) -> Array:
-            return sum_of_terms(site_terms, bound, values | {name: x})
+        def density(x: list[Array]) -> Array:
+            return sum_of_terms(site_terms, bound, values | dict(zip(names, x, strict=True)))
 
-        slope, change = jax.linearize(jax.grad(density), value)
-        step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
-        shape = len(masks), len(value), *(1 for _ in value.shape[1:])
-        changes = jnp.abs(jax.lax.map(change, jnp.where(masks.reshape(shape), step, 0.0)))
-        return (jnp.where(near.reshape(shape), 0.0, changes) > 1e-10 * (changes.max() + jnp.abs(slope).max())).any()
+        def by_step(which: np.ndarray, value: Array) -> np.ndarray:
+            return which.reshape(*which.shape, *(1 for _ in value.shape[1:]))
+
+        def are_met(value: Array, slope: Array, changes: Array) -> Array:
+            far = jnp.where(by_step(near, value), 0.0, jnp.abs(changes))
+            return (far > 1e-10 * (jnp.abs(changes).max() + jnp.abs(slope).max())).any()
+
+        slopes, change = jax.linearize(jax.grad(density), at)
+        moves = [
+            jnp.where(by_step(masks, value), 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2, 0.0)
+            for value in at
+        ]
+        met = [are_met(*each) for each in zip(at, slopes, jax.lax.map(change, moves), strict=True)]
+        return jnp.stack(met).any()
 
     return meetings
 

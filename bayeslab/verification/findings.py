@@ -287,5 +287,5 @@ def _sites_by_steps(log_joint_terms: tuple[Term, ...], coupled: dict[str, np.nda
         size = math.prod(shape[axis] for axis in np.flatnonzero(axes) if axis)
         if shape and axes[0] and shape[0] >= MIN_STEPS_OF_NORMAL and size <= MAX_NUMBERS_OF_STEP:
             chosen.append(name)
-    far = evaluate_all([far_meetings(log_joint_terms, name) for name in chosen], point) if chosen else []
+    far = evaluate_all([far_meetings(log_joint_terms, (name,)) for name in chosen], point) if chosen else []
     return [name for name, meets in zip(chosen, far, strict=True) if not meets]

@@ -254,8 +254,9 @@ def _probe_values(
     if rule.block is not None:
         moves = [noise[str(shape)] for shape in rule.block.shapes]
         signs = [np.random.default_rng(place).choice([-1.0, 1.0], np.shape(move)) for place, move in enumerate(moves)]
-        steps = [(move * sign).reshape(len(sign), -1) for move, sign in zip(moves, signs, strict=True)]
-        return rule.family.around(q, current, jnp.concatenate(steps, axis=-1), None)
+        steps = [move * sign for move, sign in zip(moves, signs, strict=True)]
+        joined = jax.vmap(rule.joined)(dict(zip(rule.sites, steps, strict=True)))
+        return rule.family.around(q, current, joined, None)
     if rule.field is not None:
         return rule.family.around(q, current, None, None)
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None

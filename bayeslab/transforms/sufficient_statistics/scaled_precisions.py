@@ -62,7 +62,7 @@ class ScaledTerms(NamedTuple):
 
     def table(self, bound: Bound, values: Values) -> PrecisionTable:
         """The table that takes the place of products with many directions. values: any, of all sites."""
-        assert self.rule.block is not None
+        assert isinstance(self.rule.block, PrecisionStructure)
         site_terms = self.rule.reached(terms(bound).terms)
         densities = block_densities(self.rule, site_terms, bound, values)
         return precision_table(self.rule.block, site_terms, densities, dict(self.slopes))
@@ -103,7 +103,7 @@ def scaled_terms(bound: Bound, rules: Sequence[Rule]) -> tuple[ScaledTerms, ...]
     rules = [_as_block(rule, bound.sites[rule.sites[0]].shape) for rule in rules]
     for rule, stage in zip(rules, elimination_stages(rules, log_joint_terms), strict=True):
         reached = rule.reached(stage)
-        if rule.block is not None and not any(term.holds for term in reached):
+        if isinstance(rule.block, PrecisionStructure) and not any(term.holds for term in reached):
             candidates[rule] = [term for term in reached if not has_branches(term)]
     if not candidates:
         return ()
@@ -138,7 +138,7 @@ def _measures(rule: Rule) -> Callable[[Point], dict[str, Measured]]:
 
     def measures(point: Point) -> dict[str, Measured]:
         bound, values = point
-        assert rule.block is not None
+        assert isinstance(rule.block, PrecisionStructure)
         densities = block_densities(rule, rule.reached(terms(bound).terms), bound, values)
         gradients, precisions = gradients_and_precisions(rule.block, densities)
         centre, direction = jnp.zeros(rule.block.size), probe_direction(rule.block.size)

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
+from bayeslab.distributions.precision_structure import PrecisionStructure
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.scopes import follow_elements
 from bayeslab.elimination.rules import Rule
@@ -33,10 +35,11 @@ def joint_density(
 ) -> JointDensity:
     """The terms that Normal sites reach. normal: the rule that integrates them out."""
     reached = normal.reached(log_joint_terms)
+    shape = normal.block.shape if isinstance(normal.block, StepStructure) else bound.sites[normal.sites[0]].shape
 
     def density(vector: Array, indices: Array) -> Array:
-        shape = (vector.shape[0],) if normal.block is not None else bound.sites[normal.site].shape
-        return sum_of_terms(reached, bound, values | normal.named(vector.reshape(shape)) | field.named(indices))
+        value = vector if isinstance(normal.block, PrecisionStructure) else vector.reshape(shape)
+        return sum_of_terms(reached, bound, values | normal.named(value) | field.named(indices))
 
     return density
 

@@ -1,13 +1,46 @@
 """A Normal over an array of steps of which only neighbours meet: a linear Gaussian chain in the shape of the array."""
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
+from bayeslab.distributions.block_tridiagonal.small_cholesky import cholesky, solve_lower, solve_lower_transposed
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
+
+
+class StepStructure(NamedTuple):
+    """Several arrays with the same steps along their first axes, whose values are one array (step, number).
+
+    names: of the arrays. shapes: theirs, (step, *own) each.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of that one array: (step, number)."""
+        return self.shapes[0][0], sum(prod(shape[1:]) for shape in self.shapes)
+
+    def join(self, arrays: Sequence[Array]) -> Array:
+        """Arrays (*sample, step, *own) as one (*sample, step, number)."""
+        flat = [
+            array.reshape(*array.shape[: array.ndim - len(shape) + 1], -1)
+            for array, shape in zip(arrays, self.shapes, strict=True)
+        ]
+        return jnp.concatenate(flat, axis=-1)
+
+    def split(self, value: Array) -> list[Array]:
+        """The arrays (*sample, step, *own) of one (*sample, step, number)."""
+        ends = np.cumsum([prod(shape[1:]) for shape in self.shapes])[:-1]
+        parts = jnp.split(value, ends, axis=-1)
+        return [part.reshape(*value.shape[:-2], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 class StepNormal(Distribution):
@@ -100,6 +133,6 @@ def chain_of_neighbours(own: Array, following: Array, linear: Array) -> LinearGa
 def _solve(matrix: Array, right: Array) -> Array:
     if matrix.shape[-1] == 1:
         return right / matrix
-    factor = jnp.linalg.cholesky(matrix)
+    factor = cholesky(matrix)
     right = jnp.broadcast_to(right, (*matrix.shape[:-1], right.shape[-1]))
-    return jax.scipy.linalg.cho_solve((factor, True), right)
+    return solve_lower_transposed(factor, solve_lower(factor, right))

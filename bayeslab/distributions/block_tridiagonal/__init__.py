@@ -1,0 +1,1 @@
+"""Normals whose precision has blocks for neighbouring steps alone."""

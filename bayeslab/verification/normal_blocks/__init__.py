@@ -1,0 +1,1 @@
+"""Sites that are jointly Normal given all others."""
