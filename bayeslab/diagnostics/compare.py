@@ -270,6 +270,8 @@ def align_all(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], st
 
     Raises ValueError for no trees.
     """
+    if not hasattr(trees, "items"):
+        raise TypeError(f"A comparison needs results by name, a dict, not {type(trees).__name__}.")
     if not trees:
         raise ValueError("A comparison needs at least one posterior, got none.")
     for name, tree in trees.items():
@@ -293,6 +295,8 @@ def align_all(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], st
 
 def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None) -> tuple[list[str], str]:
     """The continuous sites that every tree has, with equal shapes; and the others, tree by tree."""
+    if isinstance(var_names, str):
+        raise TypeError(f"var_names must be a list of names such as [{var_names!r}], not one text")
     continuous = {}
     for name, tree in trees.items():
         sites = tree["posterior"].data_vars.items()
@@ -324,6 +328,7 @@ def _parameter_draws(tree: DataTree, sites: list[str]) -> DataArray:
 
 def _match_parameters(first: DataArray, draws: DataArray) -> DataArray:
     """The parameters matched by name, by position where the names differ."""
-    if set(first["parameter"].values) == set(draws["parameter"].values):
+    names, others = first["parameter"].values, draws["parameter"].values
+    if set(names) == set(others) and len(set(names)) == len(names):
         return draws.sel(parameter=first["parameter"])
     return draws.assign_coords(parameter=first["parameter"])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NUM_GRID_CELLS = 512
 """The number of grid cells of a density estimate."""
+MIN_RELATIVE_SPREAD = 1e-14
+"""The spread of draws relative to their size up to which it is rounding."""
 MAX_VALLEY_DENSITY_RATIO = 0.5
 """The share of the density at the lower of two peaks that the valley between them has to fall below."""
 MIN_VALLEY_STANDARD_ERRORS = 5.0
@@ -31,7 +33,7 @@ def find_peaks(draws: Array, ess: float) -> list[float]:
 
     low, high = np.quantile(draws, [0.25, 0.75])
     spread = min(draws.std(), (high - low) / 1.349) or draws.std()
-    if not (spread > 0 and ess >= 10):
+    if not (spread > MIN_RELATIVE_SPREAD * np.abs(draws).max() and ess >= 10):
         return [float(np.mean(draws))]
     width = 0.9 * spread * ess**-0.2
     edges = np.linspace(draws.min() - 3 * width, draws.max() + 3 * width, NUM_GRID_CELLS + 1)

@@ -240,9 +240,12 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
     if drawn != set(latent):
         raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {latent}")
     for name in latent:
-        if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(
-            sites[name]["value"], others[name]["value"]
-        ):
+        own, first, second = bound.sites[name], sites[name]["value"], others[name]["value"]
+        if own.is_discrete != sites[name]["fn"].is_discrete:
+            raise ValueError(f"of site '{name}' and what the guide draws for it, one is discrete, the other continuous")
+        if jnp.shape(first) != own.shape and not subsampled_plates(bound):
+            raise ValueError(f"the guide draws site '{name}' of shape {jnp.shape(first)}; expected {own.shape}")
+        if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(first, second):
             raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")
     keys = jax.random.split(jax.random.PRNGKey(0), NUM_DRAWS_AT_THE_START)
     if reason := outside_reason(bound, jax.vmap(partial(_values_at_the_start, guide, bound, latent))(keys)):

@@ -294,7 +294,8 @@ def lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
         improves = new_loss < state.loss
         best, lowest = jnp.where(improves, position, state.best), jnp.where(improves, new_loss, state.loss)
         # where the gradient vanishes a further step is rounding, and may end where it does not
-        stays = is_stationary & (value <= state.loss)
+        rounding = 8 * jnp.finfo(value.dtype).eps * jnp.maximum(1.0, jnp.abs(value))
+        stays = is_stationary & (value <= state.loss + rounding)
         best, lowest = jnp.where(stays, state.position, best), jnp.where(stays, value, lowest)
         stops = is_stationary | (value >= impossible)
         return LBFGSState(position, optimizer_state, stops, state.key, best, lowest), -value

@@ -21,7 +21,7 @@ from bayeslab.methods.moves.concavity import has_fixed_priors, is_concave, num_c
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.moves.label_exchange import LabelExchangeSampler
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
-from bayeslab.methods.setting_checks import require_count, require_names, require_positive
+from bayeslab.methods.setting_checks import require_count, require_flags, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_or_precision_replacement
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
@@ -115,6 +115,7 @@ class NUTS(Method):
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
         require_names(self, "collapse")
         require_count(self, "num_warmup")
+        require_flags(self, "dense_mass", "statistics", "noncentered")
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 

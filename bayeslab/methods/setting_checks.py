@@ -36,6 +36,14 @@ def require_share(settings: Any, name: str) -> None:
         raise ValueError(f"{name} of {type(settings).__name__} must be between 0 and 1, but is {value!r}")
 
 
+def require_flags(settings: Any, *names: str) -> None:
+    """Raises ValueError for a setting that is not True, False or None."""
+    for name in names:
+        value = getattr(settings, name)
+        if not (value is None or isinstance(value, bool)):
+            raise ValueError(f"{name} of {type(settings).__name__} must be True, False or None, but is {value!r}")
+
+
 def _require_at_least(least: int, wanted: str, settings: Any, names: tuple[str, ...]) -> None:
     """Raises ValueError for a setting that is not an integer of at least this size. wanted: in words."""
     for name in names:

@@ -28,6 +28,8 @@ def plot_posteriors(
     estimate is a vertical line. Further parameters than max_panels are left out, and the figure says so.
     Returns the axes (panel,). Raises ValueError for unknown names and for too few axes.
     """
+    if not trees or max_panels < 1:
+        raise ValueError(f"plot_posteriors needs a result and a panel, got {len(trees)} results and {max_panels=}.")
     draws = {name: _parameters(tree, var_names) for name, tree in trees.items()}
     labels = list(dict.fromkeys(str(p) for parameters in draws.values() for p in parameters["parameter"].values))
     shown = labels[:max_panels]
@@ -92,8 +94,10 @@ def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows
     parameters with the largest errors are shown. Returns the two axes.
     Raises ValueError for a table without parameters.
     """
-    if "parameter" not in table.dims:
-        raise ValueError("plot_comparison needs one row a parameter, the table of compare_parameters.")
+    if "parameter" not in table.dims or table.sizes["posterior"] < 2:
+        raise ValueError(
+            "plot_comparison needs one row a parameter of two posteriors, the table of compare_parameters."
+        )
     shown = _largest_errors(table, max_rows)
     methods = [str(name) for name in shown["posterior"].values[1:]]
     rows, styles = np.arange(shown.sizes["parameter"]), line_styles(methods)
@@ -133,6 +137,8 @@ def _parameters(tree: DataTree, var_names: Sequence[str] | None) -> DataArray:
     for name in var_names or ():
         if name not in continuous:
             raise ValueError(f"{name!r} is no continuous site of the posterior, only {continuous}.")
+    if not continuous:
+        raise ValueError(f"The posterior has no continuous site, only {list(map(str, posterior.data_vars))}.")
     return stacked_parameters(posterior[list(var_names or continuous)])
 
 
@@ -144,7 +150,9 @@ def _draw_marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str
     if values.min() == values.max():
         axis.axvline(values[0], color=colour, linestyle=line, linewidth=1.8, label=name)
         return
-    grid, density, _ = array_stats.kde(values)
+    centre, spread = float(np.median(values)), float(np.std(values, dtype=float))
+    grid, density, _ = array_stats.kde((values.astype(float) - centre) / spread)
+    grid, density = centre + spread * grid, density / spread
     if style is None:
         axis.fill_between(grid, density, color=GREY, linewidth=0, label=name, zorder=0)
     else:

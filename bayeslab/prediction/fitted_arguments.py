@@ -50,6 +50,19 @@ def fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTr
     return {name: fitted[name] for name in left_out if name in fitted and name not in data_only}
 
 
+def sites_of_fit(program: Program, tree: "DataTree") -> set[str]:
+    """The names of the sites that the program had with the data of the fit; none where the result does not keep all of
+    its arguments."""
+    observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
+    constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    arrays = dict(observed) | {name: constants[name] for name in parameters(program) if name in constants}
+    try:
+        entries = {str(name): as_entry(value, str(name)) for name, value in arrays.items()}
+        return set(bind(program, entries | fitted_arguments(program, {}, tree)).sites)
+    except (TypeError, ValueError):
+        return set()
+
+
 def _missing_parts(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
     """The parts of an argument that a result does not hold, in words: classes, and arrays that were taken out of it."""
     if "other" in how:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +17,13 @@ from jax import Array
 from numpyro.distributions import LowRankMultivariateNormal, MultivariateNormal
 from numpyro.handlers import condition, seed, substitute, trace
 
+from bayeslab.distributions import MarkovChain
 from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
+from bayeslab.programs.missing.known_states import clamped_states
+from bayeslab.programs.missing.missing_data import PartlyObservedChain
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound, Site, Values, init_inside_support, is_random
@@ -76,8 +80,8 @@ def series_to_go_on(bound: Bound) -> tuple[str, ...]:
 
     Raises ValueError for one whose distribution cannot draw some elements given others.
     """
-    names = [n for n, mask in bound.present.items() if bound.sites[n].scanned and whole_site(n) == n and not mask.all()]
-    series = tuple(name for name in names if _follows_from_itself(bound, name))
+    names = [n for n, mask in bound.present.items() if whole_site(n) == n and not mask.all()]
+    series = tuple(name for name in names if goes_on_from_itself(bound, name))
     for name, split in probe_splits(bound, series).items():
         if not split.possible:
             raise ValueError(
@@ -87,8 +91,18 @@ def series_to_go_on(bound: Bound) -> tuple[str, ...]:
     return series
 
 
-def _follows_from_itself(bound: Bound, name: str) -> bool:
-    """Whether the density of some steps of a site changes with the value that it has at others."""
+def chains_to_go_on(bound: Bound) -> tuple[str, ...]:
+    """The observed chains of states on which nothing depends, of which some states are missing."""
+    inner = sites_that_others_depend_on(bound)
+    families = (MarkovChain.__name__, PartlyObservedChain.__name__)
+    chains = [name for name in bound.present if bound.sites[name].family in families and name not in inner]
+    return tuple(n for n in chains if bound.present[n].shape == bound.sites[n].shape and not bound.present[n].all())
+
+
+def goes_on_from_itself(bound: Bound, name: str) -> bool:
+    """Whether an observed site is in a scan, and the density of some of its steps changes with its value at others."""
+    if not bound.sites[name].scanned:
+        return False
     value, steps = bound.observed[name], bit_masks(bound.observed[name].shape[:1])[1]
     bare = replace(bound, present={n: mask for n, mask in bound.present.items() if n != name})
     before = np.asarray(_step_densities(bare, name))
@@ -228,6 +242,18 @@ def draws_given_known(key: Array, known: Known, latent: Values, num_draws: int) 
     return Predictions(_without_parts(bound, values, by_draw))
 
 
+def continued_series(key: Array, bound: Bound, latent: Values, simulations: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Replications of series, with the steps that are missing drawn given those that are known."""
+    if not (series := (*series_to_go_on(bound), *chains_to_go_on(bound))):
+        return {}
+    num_draws = len(next(iter(latent.values())))
+    drawn, _ = draws_given_known(key, known_of(bound, latent, {}), latent, num_draws)
+    return {
+        name: np.asarray(chosen(bound.present[name], simulations[name], drawn[name], simulations[name].ndim - 1))
+        for name in series
+    }
+
+
 def _without_parts(bound: Bound, values: Values, by_draw: Values) -> Values:
     """Values of sites, whole where they are split, by the names that data have for them."""
     whole = whole_sites(bound, values | by_draw)
@@ -254,14 +280,14 @@ def _eliminated(keys: Array, collapsed: Bound, values: Values, by_draw: Values) 
 @partial(jax.jit, static_argnames="leaves", compiler_options=OPTIMISED_OPTIONS)
 def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves: tuple[str, ...]) -> Values:
     """Runs of the program (draw, *site) with some latent sites fixed. Of the observed ones leaves are drawn; missing
-    numbers of a Normal vector are drawn given the others."""
+    numbers of a Normal vector, and states of a chain, are drawn given the others."""
 
     def run(at: tuple[Array, Values, Values]) -> Values:
         key, values, given = at
         known = {n: v for n, v in (bound.observed | given).items() if n not in leaves and n not in bound.computed}
         model = substitute(condition(bound.unconditioned(key), data=known), data=values)
         return {
-            name: _with_missing_given_known(site, bound.observed[name], bound.present[name])
+            name: _with_missing_given_known(key, site, bound.observed[name], bound.present[name])
             if name in leaves and name in bound.present
             else jnp.asarray(site["value"])
             for name, site in trace(model).get_trace(**bound.inputs).items()
@@ -271,8 +297,9 @@ def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves
     return map_draws(run, (keys, fixed, by_draw))
 
 
-def _with_missing_given_known(site: dict[str, Any], known: Array, present: Array) -> Array:
-    """The drawn value of a site, the missing numbers of a multivariate Normal given those of its event that are known.
+def _with_missing_given_known(key: Array, site: dict[str, Any], known: Array, present: Array) -> Array:
+    """The drawn value of a site, missing numbers of a multivariate Normal, or states of a chain, given those of its
+    event that are known.
 
     A draw x of the whole event becomes one given the known numbers y when C (x's covariance with these) times the
     inverse of their own covariance times y - x is added to it. Numbers that are known keep their draws, and so do
@@ -280,6 +307,10 @@ def _with_missing_given_known(site: dict[str, Any], known: Array, present: Array
     known, present: the values of the site, and which of them are known.
     """
     drawn, fn = jnp.asarray(site["value"]), innermost_distribution(site["fn"])
+    if isinstance(fn, MarkovChain) and present.ndim == drawn.ndim:
+        given = fn.condition(clamped_states(fn, present, known.astype(drawn.dtype)))
+        key = jax.random.fold_in(key, crc32(site["name"].encode()))
+        return jnp.where(present, drawn, given.sample(key).astype(drawn.dtype))
     if not isinstance(fn, MultivariateNormal | LowRankMultivariateNormal) or present.ndim < drawn.ndim:
         return drawn
     is_known = present.astype(drawn.dtype)

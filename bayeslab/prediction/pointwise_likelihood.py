@@ -4,7 +4,7 @@ Leave-one-out cross-validation leaves out a row with everything that is its own:
 density of a row says how well these fit it, not how well it is predicted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -292,7 +292,7 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
         for names in joint:
             densities[names] = _nan_at_missing(plain, names.split(", "), _density_of_rows(bound, names, values))
             if all(plain.sites[name].masked for name in names.split(", ")):
-                masked[names] = _rows_all_masked(plain, names.split(", "), values, densities[names].ndim)
+                masked[names] = _rows_all_masked(plain, names.split(", "), values, densities[names].shape)
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
@@ -308,12 +308,12 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
     return densities | {name: jnp.where(rows, jnp.nan, densities[name]) for name, rows in never.items()}
 
 
-def _rows_all_masked(bound: Bound, names: list[str], values: Values, ndim: int) -> Array:
-    """Which rows (*batch) a mask hides in all of some sites. ndim: of the rows."""
+def _rows_all_masked(bound: Bound, names: list[str], values: Values, rows: tuple[int, ...]) -> Array:
+    """Which rows (*batch) a mask hides in all of some sites. rows: their shape."""
     program = seed(substitute(bound.program, data=values), jax.random.PRNGKey(0))
     sites = trace(substitute(program, substitute_fn=init_inside_support)).get_trace()
     hidden = [masked_rows(sites[name]["fn"]) for name in names]
-    return jnp.stack([rows.all(tuple(range(ndim, rows.ndim))) for rows in hidden]).all(0)
+    return jnp.stack([_over_axes_of_rows(jnp.all, each, each.ndim, rows) for each in hidden]).all(0)
 
 
 def masked_rows(fn: Distribution) -> Array:
@@ -329,5 +329,16 @@ def _nan_at_missing(bound: Bound, names: list[str], density: Array) -> Array:
     """The density (*batch), NaN where no site has an entry."""
     if not all(name in bound.present for name in names):
         return density
-    is_present = [bound.present[name].any(tuple(range(density.ndim, bound.present[name].ndim))) for name in names]
+    is_present = [
+        _over_axes_of_rows(jnp.any, bound.present[name], len(bound.sites[name].batch_shape), density.shape)
+        for name in names
+    ]
     return jnp.where(jnp.stack(is_present).any(0), density, jnp.nan)
+
+
+def _over_axes_of_rows(reduce: Callable[..., Array], entries: Array, batch_ndim: int, rows: tuple[int, ...]) -> Array:
+    """What holds of entries (*batch, *event) of a site, for each of its rows: their axes are the last ones of the
+    batch, as those of plates are, and of size one where a row has all entries along them."""
+    lead = batch_ndim - len(rows)
+    entries = reduce(entries, axis=(*range(lead), *range(batch_ndim, entries.ndim)))
+    return reduce(entries, axis=tuple(axis for axis, size in enumerate(rows) if size == 1), keepdims=True)

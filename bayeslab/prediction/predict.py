@@ -16,8 +16,13 @@ from bayeslab.prediction.class_probabilities import (
     class_probabilities_of_fit,
     probabilities_dataset,
 )
-from bayeslab.prediction.fitted_arguments import fitted_arguments
-from bayeslab.prediction.known_sites import draws_given_known, given_parameters, known_of, series_to_go_on
+from bayeslab.prediction.fitted_arguments import fitted_arguments, sites_of_fit
+from bayeslab.prediction.known_sites import (
+    continued_series,
+    draws_given_known,
+    given_parameters,
+    known_of,
+)
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
     elements_of_fit,
@@ -45,7 +50,7 @@ from bayeslab.prediction.prior_draws import (
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.missing.imputation import chosen, whole_sites
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Site, Values, is_random, precision_scope, raw_key
 from bayeslab.programs.tracing.compilation import OPTIMISED_OPTIONS
 from bayeslab.results.datatree import (
@@ -100,9 +105,9 @@ def predict(
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (observed
     sites on which others depend, but without their rows, as a known scale or table, keep their values; a vector
     is drawn as a whole, whatever is known of it; a censored site is drawn without its censoring; missing steps of a
-    series whose steps follow from its own, in a scan, are drawn given the known ones), and log_likelihood, NaN at
-    missing entries; latent sites that belong to a row, as labels of a mixture do, are integrated out of it where they
-    can be, and its attrs name them, or say why not. An observed site whose distribution has no sampler has a log
+    series whose steps follow from its own, in a scan or a chain, are drawn given the known ones), and log_likelihood,
+    NaN at missing entries; latent sites that belong to a row, as labels of a mixture do, are integrated out of it where
+    they can be, and its attrs name them, or say why not. An observed site whose distribution has no sampler has a log
     likelihood, whose attrs say so, and no draws.
     Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of their
     value given all else that is known of the row.
@@ -140,7 +145,7 @@ def predict(
         bound = without_weights(bound)
         new_sites = _sites_of_plates(bound, new_plates)
         replicate = has_same_data(tree, bound) and not new_sites
-        latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree), new_sites)
+        latent = _latent_draws(program, tree, posterior, bound, replicate, numbers_of_groups(entries, tree), new_sites)
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             refuse_other_axes(given, tree, bound, posterior[list(latent)])
@@ -160,7 +165,7 @@ def predict(
             simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, (*parameters, *undrawn)))
             flat |= {name: jnp.asarray(simulations[name]) for name in grown}
         if replicate:
-            simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
+            simulations |= continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
         if bound.observed and not replicate:
             known = known_of(bound, flat, grown)._replace(undrawn=tuple(undrawn))
             drawn, left_out = draws_given_known(keys[0], known, flat, len(keys))
@@ -206,18 +211,6 @@ def predict(
     return result
 
 
-def _continued_series(key: Array, bound: Bound, latent: Values, simulations: Mapping[str, Any]) -> dict[str, Any]:
-    """Replications of series, with the steps that are missing drawn given those that are known."""
-    if not (series := series_to_go_on(bound)):
-        return {}
-    num_draws = len(next(iter(latent.values())))
-    drawn, _ = draws_given_known(key, known_of(bound, latent, {}), latent, num_draws)
-    return {
-        name: np.asarray(chosen(bound.present[name], simulations[name], drawn[name], simulations[name].ndim - 1))
-        for name in series
-    }
-
-
 def _rows_of_formula(data: Any, tree: "DataTree") -> Any:
     """The data; of a table, where a formula made the data of the fit, what this formula makes of it."""
     if not hasattr(data, "columns") or not (text := formula_of(tree)):
@@ -239,6 +232,7 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
 
 
 def _latent_draws(
+    program: Program,
     tree: "DataTree",
     posterior: "Dataset",
     bound: Bound,
@@ -259,9 +253,11 @@ def _latent_draws(
         name for name in bound.latent if name in observed or _is_of_new_rows(name, observed, tree, bound)
     } | new_sites
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
-    if any(name in kept for name in bound.latent) and (
-        missing := [name for name in bound.latent if name not in kept and name not in own]
-    ):
+    missing = [name for name in bound.latent if name not in kept and name not in own]
+    if missing and (at_the_fit := sites_of_fit(program, tree)):  # what the program draws with these data alone
+        own |= set(missing) - at_the_fit
+        missing = [name for name in missing if name in at_the_fit]
+    if missing and any(name in kept for name in bound.latent):
         raise ValueError(
             f"the result has no draws of {missing}, on which the predictions depend; if they were integrated out, "
             "recover() draws them"

@@ -17,7 +17,7 @@ from numpyro.handlers import condition, substitute, trace
 
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.class_probabilities import ClassProbabilities, class_probabilities
-from bayeslab.prediction.known_sites import known_of, sites_that_others_depend_on
+from bayeslab.prediction.known_sites import goes_on_from_itself, known_of, sites_that_others_depend_on
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Values
 
@@ -38,6 +38,7 @@ def response_probabilities(
     if candidates:
         others_use = {*sites_that_others_depend_on(bound), *bound.imputed}
         candidates = [name for name in candidates if name not in others_use and whole_site(name) == name]
+        candidates = [n for n in candidates if not (n in bound.observed and goes_on_from_itself(bound, n))]
     if not candidates:
         return {}
     unknown = _without_values(bound, candidates)

@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     value: an array, or anything else that a program takes.
     present: which elements are present, where the container says so (NaN is looked at later); None for all.
     dims: a name for every axis that has one.
-    labels: axis -> the names of its positions.
+    labels: axis -> the names of its positions. numbered: whether a table numbers the first axis from zero, in order.
     categories: what integer codes stand for, where they were made from categories or text.
     formula: how a formula made it of a table, in the form of `bayeslab.formulas`, which results keep.
     table: the table of pandas that it was, for programs that read its columns by name.
@@ -46,6 +46,7 @@ class Entry(NamedTuple):
     categories: Sequence[Hashable] = ()
     formula: str = ""
     table: Any = None
+    numbered: bool = False
 
 
 def read_entries(data: Any) -> dict[str, Entry]:
@@ -242,8 +243,8 @@ def _from_pandas(value: Any, name: str) -> Entry:
     if isinstance(value, pandas.Series):
         array, present, categories = _column_values(value, f"entry '{name}'")
         index = None if value.index.name is None else str(value.index.name)
-        labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: _axis_labels(value.index)}
-        return Entry(array, present, (index,), labels, categories)
+        numbered, labels = _is_numbered(value.index), {0: _axis_labels(value.index)}
+        return Entry(array, present, (index,), {} if numbered else labels, categories, numbered=numbered)
     if isinstance(value, pandas.DataFrame):
         try:
             return _matrix_of_columns(value, name)
@@ -268,18 +269,15 @@ def _is_list_of_numbers(value: Any, name: str, depth: int = 0) -> bool:
 
 def _matrix_of_columns(frame: Any, name: str) -> Entry:
     """The columns of a table of pandas, side by side; raises TypeError for columns that are not of one kind."""
-    import pandas
-
     series = _columns_of_one_kind(frame, name)
     columns = [_column_values(each, f"column '{each.name}' of entry '{name}'") for each in series]
     array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(frame), 0))
     masks = [np.ones(len(frame), bool) if mask is None else mask for _, mask, _ in columns]
-    complete = all(mask is None for _, mask, _ in columns)
+    present = None if all(mask is None for _, mask, _ in columns) else np.stack(masks, axis=1)
     axes = (frame.index, frame.columns)
     dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
-    labels = {i: _axis_labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
-    categories = columns[0][2] if columns else ()
-    return Entry(array, None if complete else np.stack(masks, axis=1), dims, labels, categories, table=frame)
+    labels = {i: _axis_labels(a) for i, a in enumerate(axes) if not _is_numbered(a)}
+    return Entry(array, present, dims, labels, columns[0][2] if columns else (), table=frame, numbered=0 not in labels)
 
 
 def _columns_of_one_kind(frame: Any, name: str) -> list[Any]:
@@ -331,6 +329,11 @@ def _column_values(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | Non
     present = series.notna().to_numpy()
     array = series.to_numpy(dtype=kind.numpy_dtype, na_value=kind.numpy_dtype.type(0))
     return array, None if present.all() else present, ()
+
+
+def _is_numbered(index: Any) -> bool:
+    """Whether an index of pandas is the one of a table that nobody gave another: numbers from zero on, in order."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
 def _axis_labels(index: Any) -> list[Hashable]:

@@ -68,7 +68,8 @@ def _refuse_labels_unlike_codes(entries: Mapping[str, Entry]) -> None:
 
 def _labelled_axes(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> Iterator[LabelledAxis]:
     for name, item in entries.items():
-        for axis, labels in item.labels.items():
+        numbers = {0: range(np.shape(item.value)[0])} if item.numbered else {}
+        for axis, labels in {**item.labels, **numbers}.items():
             dims = {plate for plate, plate_axis in plates.get(name, {}).items() if plate_axis == axis}
             dims |= {dim for dim in item.dims[axis : axis + 1] if dim is not None}
             yield LabelledAxis(name, frozenset(dims), list(labels))

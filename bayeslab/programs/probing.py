@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array
+from numpyro import validation_enabled
 from numpyro.handlers import substitute, trace
 
 from bayeslab.programs.arguments import (
@@ -33,7 +34,10 @@ from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 @dataclass(frozen=True)
 class EagerProgram:
-    """A program that computes with the values of its concrete arguments while it is traced, as jnp.max(group)."""
+    """A program that computes with the values of its concrete arguments while it is traced, as jnp.max(group).
+
+    NumPyro would check parameters that are known then, and raise without their place, which the checks of a Bound tell.
+    """
 
     function: Program
 
@@ -46,7 +50,7 @@ class EagerProgram:
         return short_name(self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with jax.ensure_compile_time_eval():
+        with jax.ensure_compile_time_eval(), validation_enabled(False):
             return self.function(*args, **kwargs)
 
 
@@ -137,7 +141,7 @@ def _with_concrete_arguments(function: Program, given: Mapping[str, Entry], name
     concrete = frozenset(names)
     runnable = function if _runs(_split(function, given, concrete)) else EagerProgram(function)
     if not _runs(_split(runnable, given, concrete)):
-        _refuse_program(_split(function, given, concrete))
+        _refuse_program(_split(runnable, given, concrete))
     for entry_name in names:
         fewer = concrete - {entry_name}
         concrete = fewer if _runs(_split(runnable, given, fewer)) else concrete

@@ -20,11 +20,13 @@ from bayeslab.results.imputed_elements import by_whole_site, tell_imputed
 from bayeslab.results.raw_groups import (
     CONSTANT_GROUPS,
     LEADING_DIMS,
+    LIKELIHOOD_GROUPS,
     PREDICTIVE_GROUPS,
     arguments_unlike_sites,
     draws_dataset,
     draws_without_event,
     raw_dataset,
+    rows_of_plates,
 )
 from bayeslab.results.settings_digest import settings_digest
 
@@ -63,6 +65,7 @@ def to_datatree(
     plain = {name: dict(group) for name, group in groups.items() if group and name not in LEADING_DIMS}
     reshaped = {name: arguments_unlike_sites(plain.get(name, {}), bound) for name in CONSTANT_GROUPS}
     reshaped |= {name: draws_without_event(plain.get(name, {}), bound) for name in PREDICTIVE_GROUPS}
+    reshaped |= {name: rows_of_plates(plain.get(name, {}), bound, like) for name in LIKELIHOOD_GROUPS}
     plain = {name: {n: v for n, v in group.items() if n not in reshaped.get(name, {})} for name, group in plain.items()}
     with warnings.catch_warnings():
         warnings.filterwarnings(
@@ -77,8 +80,8 @@ def to_datatree(
         if groups.get(name):
             tree[name] = raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
     for name, values in reshaped.items():
-        if values and name in PREDICTIVE_GROUPS:
-            tree[name] = tree[name].to_dataset().merge(draws_dataset(values, dims, coords))
+        if values and name in (*PREDICTIVE_GROUPS, *LIKELIHOOD_GROUPS):
+            tree[name] = tree[name].to_dataset().merge(draws_dataset(values, bound, like, dims, coords))
         elif values:
             tree[name] = tree[name].to_dataset().merge(raw_dataset(values, (), {}, {}))
     if "posterior" in tree.children:
@@ -199,12 +202,16 @@ def has_same_data(tree: "DataTree", bound: Bound) -> bool:
 
     digested = _concrete_arguments(bound)
 
+    def same(kept: np.ndarray, value: np.ndarray) -> bool:
+        """Whether values are those of a fit, which may have rounded them to another precision."""
+        both_real = kept.dtype.kind == value.dtype.kind == "f"
+        return np.array_equal(kept, value.astype(kept.dtype) if both_real else value, equal_nan=both_real)
+
     def equal(name: str, group: dict[str, np.ndarray]) -> bool:
         kept = {k: v for k, v in tree[name].data_vars.items() if k not in digested} if name in tree.children else {}
         group = {k: v for k, v in group.items() if k not in digested}
         return set(kept) == set(group) and all(
-            kept[k].shape == v.shape and np.array_equal(kept[k].values, v, equal_nan=v.dtype.kind == "f")
-            for k, v in group.items()
+            kept[k].shape == v.shape and same(kept[k].values, v) for k, v in group.items()
         )
 
     digests = {

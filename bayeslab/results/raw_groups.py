@@ -22,6 +22,9 @@ CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
 PREDICTIVE_GROUPS = ("prior_predictive", "posterior_predictive", "predictions")
 """Groups with draws of observed sites."""
 
+LIKELIHOOD_GROUPS = ("log_likelihood", "predictions_log_likelihood")
+"""Groups with log likelihoods of the rows of observed sites."""
+
 
 def arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
     """Arguments with the name of a site that do not have its axes: their shape is another, as where a program reshapes
@@ -39,6 +42,16 @@ def draws_without_event(draws: Mapping[str, Array | np.ndarray], bound: Bound) -
     draws from a site that is censored in intervals, whose values are two bounds each."""
     events = [name for name in draws if name in bound.sites and bound.sites[name].event_dim]
     return {name: draws[name] for name in events if np.shape(draws[name])[2:] == bound.sites[name].batch_shape}
+
+
+def rows_of_plates(
+    densities: Mapping[str, Array | np.ndarray], bound: Bound, like: Mapping[str, str]
+) -> dict[str, Array | np.ndarray]:
+    """Log likelihoods (chain, draw, *rows) of rows that have the last axes of a site alone, as series have whose steps
+    are the first axis. like: variable -> the site of another name whose dimensions it has."""
+    named = {name: bound.sites.get(like.get(name, name)) for name in densities}
+    batches = {name: len(site.batch_shape) for name, site in named.items() if site is not None}
+    return {name: densities[name] for name, ndim in batches.items() if np.ndim(densities[name]) - 2 < ndim}
 
 
 def raw_dataset(
@@ -61,9 +74,15 @@ def raw_dataset(
 
 
 def draws_dataset(
-    draws: Mapping[str, Array | np.ndarray], named: Mapping[str, list[str]], coords: Mapping[str, Any]
+    draws: Mapping[str, Array | np.ndarray],
+    bound: Bound,
+    like: Mapping[str, str],
+    named: Mapping[str, list[str]],
+    coords: Mapping[str, Any],
 ) -> Any:
-    """A Dataset of draws (chain, draw, *site), with a coordinate for every dimension, as ArviZ has them."""
-    rows = {name: named[name][: np.ndim(value) - 2] for name, value in draws.items()}
+    """A Dataset of draws (chain, draw, *rows) with the last axes of the batches of sites, and a coordinate for every
+    dimension, as ArviZ has them. like: as for `rows_of_plates`."""
+    batches = {name: len(bound.sites[like.get(name, name)].batch_shape) for name in draws}
+    rows = {n: named[n][batches[n] + 2 - np.ndim(value) : batches[n]] for n, value in draws.items()}
     dataset = raw_dataset(draws, ("chain", "draw"), rows, coords)
     return dataset.assign_coords({dim: range(n) for dim, n in dataset.sizes.items() if dim not in dataset.coords})

@@ -38,8 +38,8 @@ class HiddenParts(NamedTuple):
 
 def parts_to_hide(bound: Bound, data: Data, blocks: int, site: str | None) -> HiddenParts:
     """What every block hides. site: a chain or a plate, where there are several."""
-    if blocks < 2:
-        raise ValueError(f"blocks must be at least 2, but is {blocks}")
+    if isinstance(blocks, bool) or not hasattr(blocks, "__index__") or blocks < 2:
+        raise ValueError(f"blocks must be an integer of at least 2, but is {blocks!r}")
     parts = independent_parts(bound, site)
     if parts.plate is None:
         return HiddenParts(_masks_of_steps(bound, data, blocks, chain_site(bound, site)), parts.local, None)

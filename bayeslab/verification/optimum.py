@@ -63,6 +63,9 @@ NEEDLE_REASON = (
     "the log joint has a peak that is narrower than rounding errors of {} in {}, as where a scale goes to zero and "
     "it grows without bound, so it may have no maximum; draw with NUTS(), or give scales a prior that vanishes at zero"
 )
+ROUNDING_OF_AXES = 1e-5
+"""The size of a coordinate of a unit vector along which the density is flat, up to which it is an error of differences:
+far along it the density would change with a coordinate in which it is not flat."""
 OUT_OF_STEPS_REASON = (
     "the optimisation stopped at its maximum number of steps; allow more, or continue with previous=tree"
 )
@@ -257,7 +260,7 @@ class _Neighbourhood:
                 if np.nanmax(values) > self.value + self.rounding:
                     return f"the log joint is higher on both sides along {self._named(axes[:, -1])}: a saddle"
             flat = [
-                unconstrained.with_positive_sign(direction)
+                unconstrained.with_positive_sign(np.where(abs(direction) > ROUNDING_OF_AXES, direction, 0.0))
                 for direction in axes[:, curvature > -MAX_FLAT_CURVATURE].T[-MAX_FLAT_DIRECTIONS:]
             ]
             directions = [*directions, *flat, *(-direction for direction in flat)] if flat else []

@@ -194,3 +194,23 @@ def test_a_flow_with_too_few_units_is_refused() -> None:
     method = bl.SVI(bl.normalising_flow(hidden=(64, 32)))
     with pytest.raises(ValueError, match=r"as the posterior has dimensions, 40, but hidden layers of 32 were asked"):
         bl.fit(0, many_effects, {"y": np.zeros(40)}, method, progress=False)
+
+
+def one_mean(y: Any) -> None:
+    numpyro.sample("y", dist.Normal(numpyro.sample("mu", dist.Normal(0, 1)), 1.0), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "reason"),
+    [
+        (dist.Poisson(1e-9), r"of site 'mu' and what the guide draws for it, one is discrete"),
+        (dist.Normal(jnp.zeros(2), 1.0), r"the guide draws site 'mu' of shape \(2,\); expected \(\)"),
+        (dist.Normal(jnp.zeros(1), 1.0), r"the guide draws site 'mu' of shape \(1,\); expected \(\)"),
+    ],
+)
+def test_a_guide_draws_what_the_model_does(drawn: Any, reason: str) -> None:
+    def guide(y: Any) -> None:
+        numpyro.sample("mu", drawn)
+
+    with pytest.raises(ValueError, match=reason):
+        bl.fit(0, one_mean, {"y": np.zeros(3)}, bl.SVI(guide=guide), progress=False)

@@ -147,3 +147,9 @@ def test_refusals_say_what_is_wanted(case: str) -> None:
     call, words = REFUSED[case]
     with pytest.raises(TypeError, match=words):
         call()
+
+
+@pytest.mark.parametrize("setting", [{"dense_mass": [("a", "b")]}, {"dense_mass": "full"}, {"noncentered": "mu"}])
+def test_settings_of_nuts_that_are_no_flags_are_refused(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"of NUTS must be True, False or None, but is"):
+        bl.NUTS(**setting)

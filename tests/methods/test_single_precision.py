@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
@@ -103,3 +105,16 @@ def test_products_keep_their_digits_on_any_device() -> None:
         with precision_scope(dtype):
             code = jax.jit(jnp.matmul).lower(jnp.ones((4, 4), jnp.float32), jnp.ones((4, 4), jnp.float32)).as_text()
         assert "HIGHEST" in code
+
+
+def test_data_that_a_fit_has_rounded_are_those_of_the_fit() -> None:
+    def program(x: Any) -> None:
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * x, 0.5))
+
+    rng = np.random.default_rng(0)
+    data = {"x": rng.normal(size=8), "y": rng.normal(size=8)}
+    tree = bl.fit(0, program, data, bl.Exact(num_samples=10), dtype=jnp.float32, progress=False)
+    assert "log_likelihood" in bl.predict(1, program, data, tree).children
+    other = data | {"y": data["y"] + 1e-3}
+    assert "log_likelihood" not in bl.predict(1, program, other, tree).children

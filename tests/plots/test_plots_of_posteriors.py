@@ -104,3 +104,20 @@ def wrong_calls() -> dict[str, Any]:
 def test_wrong_calls_say_what_is_there(words: str) -> None:
     with pytest.raises(ValueError, match=words):
         wrong_calls()[words]()
+
+
+def test_draws_that_are_narrow_beside_their_size_have_their_density() -> None:
+    draws = np.float32(1000) + 0.002 * np.random.default_rng(0).normal(size=(2, 500))
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"mu": (("chain", "draw"), draws.astype(np.float32))})})
+    [axis] = plot_posteriors({"fit": tree})
+    [density] = axis.collections[0].get_paths()
+    assert abs(density.vertices[:, 0] - 1000).max() < 0.02
+    assert density.vertices[:, 1].max() == pytest.approx(1 / (0.002 * np.sqrt(2 * np.pi)), rel=0.1)
+
+
+def test_results_without_a_panel_are_refused() -> None:
+    labels = xr.Dataset({"z": (("chain", "draw"), np.zeros((1, 9), int))})
+    with pytest.raises(ValueError, match=r"no continuous site, only \['z'\]"):
+        plot_posteriors({"fit": xr.DataTree.from_dict({"posterior": labels})})
+    with pytest.raises(ValueError, match="needs a result and a panel, got 0 results"):
+        plot_posteriors({})

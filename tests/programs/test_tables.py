@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bayeslab as bl
+from bayeslab.programs.binding import bind
 
 PEOPLE = pd.DataFrame({"sex": ["m", "f", "m", "f", "f"], "height": [1.8, 1.6, 1.75, 1.7, np.nan]})
 
@@ -92,3 +93,20 @@ def test_marks_of_missing_entries_are_those_of_the_site(marked: Any) -> None:
     np.testing.assert_array_equal(found.present["label (given)"], [True, False, True, False])
     with pytest.raises(ValueError, match=r"argument 'label' has a missing entry at position \(1,\)"):
         bl.bind(looked_up, {"label": marked, "x": x})
+
+
+def slope_through_zero(x: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, 0.1))
+
+
+@pytest.mark.parametrize("index", [pd.RangeIndex(11, -1, -1), pd.Index(range(11, -1, -1))])
+def test_rows_numbered_in_another_order_are_not_joined_by_position(index: pd.Index) -> None:
+    x = pd.Series(np.arange(12.0) / 6 - 1)
+    y = pd.Series(x.values[::-1], index=index)
+    with pytest.raises(ValueError, match=r"entries 'x' and 'y' are joined by position, but position 0 is '0' in 'x'"):
+        bind(slope_through_zero, {"x": x, "y": y})
+    frame = pd.DataFrame({"x": x, "y": y}).iloc[::-1]  # one order for both
+    assert bind(slope_through_zero, {"x": frame["x"], "y": frame["y"]}).observed["y"].shape == (12,)
+    bind(slope_through_zero, {"x": x.values, "y": y})  # an array says nothing of its rows

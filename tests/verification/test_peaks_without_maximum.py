@@ -60,3 +60,30 @@ def test_a_narrow_maximum_is_one() -> None:
     tree = bl.fit(0, sharp, {"y": 1.0}, bl.MAP(), progress=False)
     assert "narrower than rounding errors" not in bl.diagnose(tree)
     assert tree["posterior"]["mean"].values.item() == pytest.approx(1.0, abs=1e-10)
+
+
+def product_of_shares() -> None:
+    p = numpyro.sample("p", dist.Beta(1.0, 1.0))
+    q = numpyro.sample("q", dist.Beta(2.0, 2.0))
+    numpyro.sample("k", dist.Binomial(10, p * q), obs=9)
+
+
+def test_a_mode_at_the_end_of_a_support_is_one_where_other_sites_settle() -> None:
+    """The density is q^10 (1 - q)^2 there, and an error of the flat direction along q would fall."""
+    tree = bl.fit(0, product_of_shares, {}, bl.MAP(), progress=False)
+    assert tree.attrs["converged"] == 1
+    assert float(tree.posterior["p"].squeeze()) == pytest.approx(1.0)
+    assert float(tree.posterior["q"].squeeze()) == pytest.approx(10 / 12, abs=1e-4)
+    assert str(bl.diagnose(tree)) == ""
+
+
+def test_an_ascent_that_ends_at_the_digits_of_rounding_has_converged() -> None:
+    rng = np.random.default_rng(266)
+    x = rng.integers(0, 2, (40, 4)).astype(float)
+    y = x @ [0.1, 0.5, 0.3, 0.1] + rng.normal(0, 0.05, 40)
+
+    def program(x: Any, y: Any) -> None:
+        shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(4)))
+        numpyro.sample("y", dist.Normal(x @ shares, numpyro.sample("sigma", dist.HalfNormal(0.2))), obs=y)
+
+    assert bl.fit(0, program, {"x": x, "y": y}, bl.MAP(), progress=False).attrs["converged"] == 1
