@@ -78,7 +78,7 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     )
     yield from _flagged_draws(stats, ["diverging"], f"Divergences: {{}}; {advice}.")
     yield from _bad_importance_ratios(tree)
-    yield from _few_draws(draws, population)
+    yield from _few_draws(draws, population, "converged" in tree.attrs or "method" not in tree.attrs)
     yield from _flagged_draws(
         stats,
         ["reached_max_tree_depth", "reached_max_treedepth"],
@@ -163,11 +163,13 @@ def _disagreement(draws: DataArray, population: bool) -> Iterator[str]:
         yield f"{what} disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for {_count_text(bad)}; {remedy}."
 
 
-def _few_draws(draws: DataArray, population: bool) -> Iterator[str]:
-    """A complaint about bulk and tail effective sample sizes, or that there are too few draws to tell; one alone may be
-    a point estimate. population: whether draws came all at once."""
+def _few_draws(draws: DataArray, population: bool, is_point: bool) -> Iterator[str]:
+    """A complaint about bulk and tail effective sample sizes, or that there are too few draws to tell.
+
+    population: whether draws came all at once. is_point: whether one draw may be a point estimate.
+    """
     number = draws.sizes["draw"]
-    if draws.sizes["chain"] * number == 1:
+    if draws.sizes["chain"] * number == 1 and is_point:
         return
     if number < MIN_DRAWS_PER_CHAIN:
         each = f" in each of {draws.sizes['chain']} chains" if draws.sizes["chain"] > 1 else ""

@@ -39,3 +39,9 @@ def test_what_is_observed_or_has_no_data_raises_no_suspicion() -> None:
     assert "Nothing observed" not in bl.diagnose(bl.fit(0, counts, data, METHOD, progress=False))
     assert "Nothing observed" not in bl.diagnose(bl.fit(0, normal, {"scale": 1.0}, METHOD, progress=False))
     assert "no site has a value, so the posterior is the prior" in str(bl.explain(normal, {"scale": 1.0}))
+
+
+@pytest.mark.parametrize("method", [bl.NUTS(num_warmup=5, num_samples=1, num_chains=1), bl.Exact(num_samples=1)])
+def test_one_draw_is_no_point_estimate(method: Any) -> None:
+    tree = bl.fit(0, lambda: numpyro.sample("mu", dist.Normal(0, 1)), {}, method, progress=False)
+    assert "Few draws: 1" in str(bl.diagnose(tree))
