@@ -166,15 +166,19 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
     """The Normal sites that NUTS integrates out by default; none where that does not pay or cannot be done.
 
     closed: whether every site has a conditional in closed form. If so, Gibbs sampling is the alternative, which mixes
-    badly only where a scale of the Normal sites is unknown; else it is NUTS over all sites.
+    badly only where a scale of the Normal sites is unknown; else it is NUTS over all sites, Gaussian processes and
+    linear Gaussian chains among them.
     """
     bound = analysis.bound
-    if bound.transform is not None or bound.moving:
+    if bound.transform is not None:
         return ()
     normal = [rule.site for rule in analysis.rules if rule.family.is_normal]
-    others = set(bound.latent) - set(normal)
+    processes = [] if closed else [rule.site for rule in analysis.rules if rule.family.process]
+    others = set(bound.latent) - {*normal, *processes}
     priors = terms(bound).priors
-    if not normal or not others or (closed and not any(priors[name].depends & others for name in normal)):
+    if not others or not {*bound.moving} <= {*processes}:
+        return ()
+    if closed and not any(priors[name].depends & others for name in normal):
         return ()
     largest = max(
         (rule.sites for rule in rules_of(analysis.normal_blocks)),
@@ -182,8 +186,9 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
         default=(),
     )
     moved = set(noncentered_sites(bound))
-    for sites in (tuple(normal), largest):
-        if any(priors[name].depends & set(sites) for name in moved - set(sites)):
+    both = tuple(name for name in bound.latent if name in {*normal, *processes})
+    for sites in dict.fromkeys((both, tuple(normal), largest)):
+        if not {*bound.moving} <= {*sites} or any(priors[name].depends & set(sites) for name in moved - set(sites)):
             continue  # standard coordinates need the mean and the scale of the prior
         with suppress(ValueError):
             if sites and _is_elimination_worthwhile(analysis, sites):

@@ -80,10 +80,15 @@ def reading_of(arguments: Namespace) -> Reading:
 
 def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
     """The values of an option that is given as NAME=VALUE, by name."""
+    pairs: dict[str, str] = {}
     for text in texts:
-        if "=" not in text:
+        name, equals, value = text.partition("=")
+        if not equals:
             raise ValueError(f"{option} takes NAME=..., not '{text}'")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+        if name in pairs:
+            raise ValueError(f"{option} gives '{name}' twice, {pairs[name]} and {value}")
+        pairs[name] = value
+    return pairs
 
 
 def _listed(texts: list[str]) -> tuple[str, ...]:

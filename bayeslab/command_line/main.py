@@ -32,6 +32,9 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, TypeError, ValueError) as error:
         print(f"bayeslab: {_sentence(error)}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"bayeslab: the memory of this machine is too small for it: {_sentence(error)}", file=sys.stderr)
+        return 2
     except RuntimeError as error:
         if "jax" not in sys.modules or not isinstance(error, sys.modules["jax"].errors.JaxRuntimeError):
             raise

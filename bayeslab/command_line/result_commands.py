@@ -116,16 +116,24 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     if arguments.out is not None:
         save_text(frame.to_csv(index_label="row"), arguments.out)
     if arguments.json:
-        print(json.dumps(json.loads(frame.to_json(orient="index", double_precision=15)), indent=1))
+        keyed = frame if frame.index.is_unique else frame.reset_index().set_axis(range(1, len(frame) + 1))
+        print(json.dumps(json.loads(keyed.to_json(orient="index", double_precision=15)), indent=1))
     elif not arguments.quiet:
         at_point = f", at the point of {tree.attrs['method']}: not of its own error" if _is_point(tree) else ""
         print(f"{coding.target or 'predictions'}: means, and intervals of probability {PROBABILITY}{at_point}")
         print(frame.head(MAX_ROWS_PRINTED).to_string(na_rep="-", float_format="{:.4g}".format))
         if len(frame) > MAX_ROWS_PRINTED:
             print(f"and {len(frame) - MAX_ROWS_PRINTED} more rows: -o FILE.csv writes all")
+        if (coding.y_scale, coding.y_centre) != (1.0, 0.0) and (others := _other_sites(frame, coding.target)):
+            print(f"{', '.join(others)}: as the model has it, of a standardised {coding.target}")
         if arguments.out is not None:
             print(f"\nWritten: {arguments.out}")
     return 0
+
+
+def _other_sites(frame: "DataFrame", target: str | None) -> list[str]:
+    """The sites besides the target of which a frame has means."""
+    return [name for name in frame.columns if f"{name} sd" in frame.columns and name != target]
 
 
 def _is_point(tree: "DataTree") -> bool:

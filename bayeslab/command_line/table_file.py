@@ -80,6 +80,9 @@ def _first_line(lines: Sequence[str], start: int) -> int:
     return next((place for place in places if lines[place].strip() and not lines[place].startswith("#")), len(lines))
 
 
+csv.field_size_limit(2**31 - 1)  # cells may hold whole books
+
+
 def _separator(path: Path, lines: Sequence[str]) -> str:
     """The separator that gives the first lines the same number of columns, and most of them."""
     full = [line for line in lines if line.strip()]

@@ -94,13 +94,19 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
 def _numeric(posterior: Dataset) -> DataArray:
     """The draws of every continuous number, (chain, draw, parameter); of integers where there is nothing else.
 
-    Labels cannot change when groups lie far apart, and R-hat is not made for them.
+    Labels cannot change when groups lie far apart, and R-hat is not made for them, nor for indicators that are kept as
+    real numbers.
     """
-    kinds = {name: values.dtype.kind for name, values in posterior.data_vars.items()}
+    kinds = {name: "i" if _is_whole(values) else values.dtype.kind for name, values in posterior.data_vars.items()}
     names = [name for name, kind in kinds.items() if kind == "f"] or [n for n, kind in kinds.items() if kind in "iu"]
     if not names:
         raise ValueError(f"The posterior has no numeric site, only {sorted(map(str, posterior.data_vars))}.")
     return stacked_parameters(posterior[names]).astype(float)
+
+
+def _is_whole(values: DataArray) -> bool:
+    """Whether real numbers are whole ones in all draws, and not one alone."""
+    return bool(values.dtype.kind == "f" and (values % 1 == 0).all() and values.min() < values.max())
 
 
 def _is_continuous(draws: DataArray, posterior: Dataset) -> DataArray:

@@ -317,6 +317,7 @@ FAMILIES = (
         linear=(lambda p: p.coefficients(), LinearGaussianChain.from_coefficients),
         typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := q.mean), mean, otherwise),
         around=around_mean,
+        process=True,
     ),
     POLYA_GAMMA,
     GENERALISED_INVERSE_GAUSSIAN,
@@ -327,6 +328,7 @@ FAMILIES = (
         (GaussianProcess,),
         mode=lambda q: q.mean,
         evidence=lambda eta, prior: innermost_distribution(prior).log_marginal(*eta[:2]) + eta[2],
+        process=True,
     ),
 )
 

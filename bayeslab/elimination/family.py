@@ -75,6 +75,7 @@ class Family(NamedTuple):
     tables: the log density is a sum of tables, each over a few discrete elements.
     wider: distributions whose sites may have this family where their own does not hold.
     by_steps: a Normal along the first axis, of which neighbouring steps meet.
+    process: a Gaussian process or a linear Gaussian chain, whose values are jointly Normal.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Family(NamedTuple):
     tables: bool = False
     wider: tuple[type[Distribution], ...] = ()
     by_steps: bool = False
+    process: bool = False
 
     @property
     def is_normal(self) -> bool:

@@ -15,8 +15,9 @@ from bayeslab.datasets.files.text import lines_of, read_text
 if TYPE_CHECKING:
     from xarray import Dataset
 
-UNKNOWN_LABELS = ("", "-", "_", "NA")
-"""What stands for an origin that is not known in a file .pop of ADMIXTURE."""
+UNKNOWN_LABELS = ("", "NA")
+"""What stands for an origin that is not known in a file .pop of ADMIXTURE, beside all that begins with no letter or
+digit."""
 
 CERTAIN = 1e6
 """The strength at which an origin counts as known."""
@@ -65,15 +66,16 @@ def known_populations(origins: Sequence[Hashable | None]) -> list[Hashable]:
 
 
 def read_origins(path: str | PathLike[str]) -> list[str]:
-    """The origin of every individual as a file .pop of ADMIXTURE has it: a line for each, "-" where it is not known.
+    """The origin of every individual as a file .pop of ADMIXTURE has it, a line for each.
 
+    A line that is blank, or begins with no letter or digit, is an individual of unknown origin.
     Returns labels in the order of the file, "" where none is known. A label has no blank in it.
     Raises FileNotFoundError, and ValueError, with the line, for a line of several words.
     """
     path = as_path(path)
     text, _ = read_text(path)
     origins = []
-    for number, line in enumerate(lines_of(text.rstrip()), 1):
+    for number, line in enumerate(lines_of(text), 1):
         words = line.split()
         if len(words) > 1:
             raise ValueError(
@@ -81,7 +83,7 @@ def read_origins(path: str | PathLike[str]) -> list[str]:
                 "or - where it is not known, in the order of the genotypes"
             )
         [label] = words or [""]
-        origins.append("" if label in UNKNOWN_LABELS else label)
+        origins.append("" if label in UNKNOWN_LABELS or not label[0].isalnum() else label)
     return origins
 
 
@@ -103,6 +105,8 @@ def with_known_origins(genotypes: Dataset, file: str | PathLike[str]) -> Dataset
     individuals = genotypes.sizes["individual"]
     if source := next((name for name in beside if name.is_file()), None):
         origins, where = read_origins(source), f"'{source}'"
+        while len(origins) > individuals and not origins[-1]:  # blank lines at the end
+            origins.pop()
         if len(origins) != individuals:
             raise ValueError(f"{where} has {len(origins)} lines, but '{path}' {individuals} individuals")
     elif {"population", "population_flag"} <= genotypes.coords.keys():

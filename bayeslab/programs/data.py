@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     labels: axis -> the names of its positions. numbered: whether a table numbers the first axis from zero, in order.
     categories: what integer codes stand for, where they were made from categories or text.
     formula: how a formula made it of a table, in the form of `bayeslab.formulas`, which results keep.
-    table: the table of pandas that it was, for programs that read its columns by name.
+    table: the object of pandas or xarray that it was, for programs that read it by its own methods.
     """
 
     value: Any
@@ -230,7 +230,7 @@ def _from_xarray(value: Any, name: str) -> Entry:
         present = array != fill
         array, present = zero_filled(array, present), None if present.all() else present
     formula = value.attrs.get(FORMULA_ATTRIBUTE, "")
-    return Entry(array, present, dims, labels, formula=formula if isinstance(formula, str) else "")
+    return Entry(array, present, dims, labels, (), formula if isinstance(formula, str) else "", value)
 
 
 def _from_pandas(value: Any, name: str) -> Entry:
@@ -244,7 +244,7 @@ def _from_pandas(value: Any, name: str) -> Entry:
         array, present, categories = _column_values(value, f"entry '{name}'")
         index = None if value.index.name is None else str(value.index.name)
         numbered, labels = _is_numbered(value.index), {0: _axis_labels(value.index)}
-        return Entry(array, present, (index,), {} if numbered else labels, categories, numbered=numbered)
+        return Entry(array, present, (index,), {} if numbered else labels, categories, "", value, numbered)
     if isinstance(value, pandas.DataFrame):
         try:
             return _matrix_of_columns(value, name)

@@ -170,6 +170,7 @@ def _mixing_figure(tree: DataTree, kind: str) -> Figure:
 
     shares = tree["posterior"].to_dataset()["ancestry"].mean("individual")
     named = {f"population {label}": shares.sel(population=label, drop=True) for label in shares["population"].values}
+    named = {name: share for name, share in named.items() if float(share.std()) > 0}  # all of it, where there is one
     draws = Dataset(named | {"log joint": tree["sample_stats"].to_dataset()["lp"]})
     size = (13.0, 2.2 * -(-len(draws) // 4) + 0.4)
     plot = {"trace": arviz.plot_trace, "rank": arviz.plot_rank}[kind]

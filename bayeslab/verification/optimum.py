@@ -64,8 +64,7 @@ NEEDLE_REASON = (
     "it grows without bound, so it may have no maximum; draw with NUTS(), or give scales a prior that vanishes at zero"
 )
 ROUNDING_OF_AXES = 1e-5
-"""The size of a coordinate of a unit vector along which the density is flat, up to which it is an error of differences:
-far along it the density would change with a coordinate in which it is not flat."""
+"""The size up to which coordinates of a unit vector along which the density is flat are errors of differences."""
 OUT_OF_STEPS_REASON = (
     "the optimisation stopped at its maximum number of steps; allow more, or continue with previous=tree"
 )
@@ -97,9 +96,8 @@ def check_maximum(density: FlatDensity, bound: Bound, position: Array) -> Maximu
     """
     with precision_scope(jnp.float64), np.errstate(all="ignore"):
         neighbourhood = _Neighbourhood(density, in_double_precision(bound), np.asarray(position, float))
-        is_stationary = abs(neighbourhood.slope / neighbourhood.scale).max() <= 2 * gradient_tolerance(
-            jnp.asarray(neighbourhood.value, position.dtype)
-        )
+        tolerance = 2 * gradient_tolerance(jnp.asarray(neighbourhood.value, position.dtype))
+        is_stationary = abs(neighbourhood.slope / neighbourhood.scale).max() <= tolerance
         if not np.isfinite(neighbourhood.value):
             return MaximumVerdict("the log joint is not a number where the ascent ended")
         if neighbourhood.jumps() or neighbourhood.jumps_around():
@@ -107,7 +105,7 @@ def check_maximum(density: FlatDensity, bound: Bound, position: Array) -> Maximu
             return MaximumVerdict(needle or JUMP_REASON, lasting=True)
         if why := neighbourhood.escapes():
             return MaximumVerdict(why, lasting=True)
-        if is_stationary:
+        if is_stationary or neighbourhood.is_as_high_as_rounding_tells(position.dtype):
             return MaximumVerdict()
         if (kink := neighbourhood.kink()) is not None:
             return MaximumVerdict(kink=kink)
@@ -290,8 +288,7 @@ class _Neighbourhood:
             values, _ = self(-places[:, None] * direction)
             same = int(np.argmax(np.append(abs(values - self.value) > self.rounding, True)))
             low, high = places[max(same - 1, 0)], places[min(same, POINTS_PER_CALL - 1)]
-        [before], _ = self(-(high + 8 / self.scale.max()) * direction[None])
-        return bool(before < self.value - 1)
+        return bool(self(-(high + 8 / self.scale.max()) * direction[None])[0][0] < self.value - 1)
 
     def _curvature(self) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues of the Hessian, rising, and its eigenvectors, from differences of gradients."""
@@ -300,6 +297,14 @@ class _Neighbourhood:
         forward, backward = np.split(slopes, 2)
         hessian = (forward - backward) / 2e-4
         return eigh(np.nan_to_num((hessian + hessian.T) / 2))
+
+    def is_as_high_as_rounding_tells(self, dtype: Any) -> bool:
+        """Whether a quadratic approximation has its maximum no higher than rounding, in the precision of the ascent."""
+        if self.at.size > MAX_HESSIAN_COORDINATES:
+            return False
+        curvature, axes = self._curvature()
+        rise = ((axes.T @ self.slope) ** 2 / np.where(curvature < 0, -curvature, np.nan)).sum() / 2
+        return bool(rise <= 8 * jnp.finfo(dtype).eps * max(1.0, abs(self.value)))
 
     def _moves(self, step: np.ndarray) -> bool:
         """Whether sites change along a way, and do not only come nearer to the end of their support."""

@@ -99,6 +99,20 @@ def test_counts_are_read_with_the_vocabulary_beside_them(tmp_path: Path, name: s
     assert not corpus.texts
 
 
+def test_words_without_a_vocabulary_are_no_documents(tmp_path: Path) -> None:
+    """Both are numbers, and those of words that are in no document are left out."""
+    corpus = read_corpus(written(tmp_path / "a.dat", "2 0:1 3:2\n2 3:1 4:2\n1 4:3\n2 0:2 3:1\n"), options())
+    assert set(corpus.data["word"].astype(str)) == {"word 0", "word 3", "word 4"}
+    assert set(corpus.data["document"].astype(str)).isdisjoint({"word 0", "word 3", "word 4"})
+
+
+@pytest.mark.parametrize("empty", [1, 2])
+def test_a_corpus_of_lda_c_may_begin_with_empty_documents(tmp_path: Path, empty: int) -> None:
+    corpus = read_corpus(written(tmp_path / "a.dat", "0\n" * empty + "2 0:1 3:2\n1 2:5\n"), options())
+    assert corpus.data["num_documents"] == empty + 2
+    assert "counts of lda-c" in corpus.notes[0]
+
+
 TERMS = [f"spring,{text.replace(',', '')} in the year {year}" for year, text in enumerate(TEXTS)]
 """A season and a text a row, under names that a table of words has too."""
 WRONG = {

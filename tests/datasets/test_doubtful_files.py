@@ -200,3 +200,14 @@ def test_a_zero_beside_other_codes_of_missing_copies_is_asked_for(tmp_path: Path
     assert read_genotypes(path, missing=-9)["alleles"].values.tolist() == [["0", "1", "2"], ["1", "2", ""]]
     path.write_text("m1 m2\na 1 0\na 0 -9\nb 1 1\nb 1 1\n")
     assert read_genotypes(path)["alleles"].values.tolist() == [["0", "1"], ["0", "1"]]
+
+
+def test_loci_of_genepop_have_digits_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.gen").write_text("t\nl1\nl2\nl3\npop\na, 0201 003004 01\nb, 0102 003003 11\n")
+    found = read_genotypes(tmp_path / "a.gen")
+    names = [[str(name) for name in row if str(name)] for row in found["alleles"].values]
+    assert names[:2] == [["01", "02"], ["003", "004"]]
+    np.testing.assert_array_equal(found["y"].values[0, :2], [[2, 1], [1, 2]])
+    (tmp_path / "b.gen").write_text("t\nl1\npop\na, 0201\nb, 003\n")
+    with pytest.raises(ValueError, match="the same at the whole locus"):
+        read_genotypes(tmp_path / "b.gen")

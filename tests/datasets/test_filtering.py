@@ -199,3 +199,9 @@ def test_other_datasets_are_refused() -> None:
         filter_genotypes(dataset.drop_vars("position"), thin_distance=5)
     with pytest.raises(ValueError, match="the dataset has y of float64; expected integers with the attribute"):
         filter_genotypes(dataset.assign(y=dataset["y"] * 1.0))
+
+
+def test_panels_without_any_genotype_have_no_locus_left() -> None:
+    nothing = xr.Dataset({"y": (("individual", "locus", "copy"), np.full((4, 3, 2), -1))})
+    with pytest.raises(ValueError, match="no (locus|individual) is left"):
+        filter_genotypes(nothing)

@@ -167,3 +167,16 @@ def test_at_most_five_lines_worst_first() -> None:
 def test_a_tree_without_numbers_is_refused(wrong: xr.DataTree, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         diagnose(wrong)
+
+
+def test_indicators_that_are_real_numbers_are_labels() -> None:
+    """A chain in which an indicator of probability 0.9995 is always one has moved."""
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=(4, 1000))
+    positive = np.ones((4, 1000))
+    positive[:2, 10] = 0
+    dims = ("chain", "draw")
+    tree = xr.DataTree.from_dict({"posterior": xr.Dataset({"mean": (dims, mean), "positive": (dims, positive)})})
+    assert str(diagnose(tree)) == ""
+    frozen = xr.Dataset({"mean": (dims, mean), "stuck": (dims, np.repeat([[0.5], [1.5], [2.5], [3.5]], 1000, 1))})
+    assert "Frozen" in str(diagnose(xr.DataTree.from_dict({"posterior": frozen})))

@@ -103,3 +103,16 @@ def test_a_wrong_pop_file_is_refused(text: str, words: str, panel: xr.Dataset, t
         with_known_origins(panel, tmp_path / "panel.bed")
     with pytest.raises(ValueError, match="does not say whose origin is known"):
         with_known_origins(panel.drop_vars("population_flag"), tmp_path / "other.bed")
+
+
+def test_origins_are_unknown_in_lines_that_begin_with_no_letter_or_digit(tmp_path: Path) -> None:
+    (tmp_path / "a.pop").write_text("A\n.\n?\n\nB\n*\n-\n_\nNA\n")
+    assert read_origins(tmp_path / "a.pop") == ["A", "", "", "", "B", "", "", "", ""]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n\n\n\n"])
+def test_blank_lines_at_the_end_of_a_pop_file_are_unknown_origins(end: str, panel: xr.Dataset, tmp_path: Path) -> None:
+    individuals = panel.sizes["individual"]
+    (tmp_path / "a.pop").write_text("A\nB\n" + "\n" * (individuals - 2) + end)
+    found = with_known_origins(panel, tmp_path / "a.bed")
+    assert found["origin"].values.tolist() == ["A", "B", *[""] * (individuals - 2)]

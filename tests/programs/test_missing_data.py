@@ -11,6 +11,8 @@ from numpyro.handlers import mask
 from scipy.stats import norm
 
 import bayeslab as bl
+from bayeslab.elimination.terms import terms
+from bayeslab.programs.binding import bind
 from bayeslab.programs.missing.missing_data import marginalise_missing, with_support_check
 from bayeslab.programs.program import precision_scope
 
@@ -79,3 +81,23 @@ def test_masked_rows_have_no_log_likelihood(inside: bool) -> None:
     mu = tree["posterior"]["mu"].values[..., None]
     expected = np.where([True, False, False, True], norm(mu, 1).logpdf([1.0, 0.0, 3.0, 0.5]), np.nan)
     np.testing.assert_allclose(tree["log_likelihood"]["y"], expected)
+
+
+@pytest.mark.parametrize(
+    "prior", [dist.DiscreteUniform(0, 1), dist.Binomial(1, 0.5), dist.Categorical(np.full(2, 0.5))]
+)
+def test_labels_with_known_bounds_may_be_missing_in_part(prior: dist.Distribution) -> None:
+    def program(n: int) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0, 3).expand([2]).to_event(1))
+        with numpyro.plate("row", n):
+            g = numpyro.sample("g", prior)
+            numpyro.sample("y", dist.Normal(mu[g], 1.0))
+
+    data = {"n": 5, "g": np.array([0, 1, 0, np.nan, np.nan]), "y": np.array([-1.0, 3.0, -1.2, 2.8, -0.9])}
+    bound = bind(program, data)
+    assert [*terms(bound).priors["g"].choices] == [0, 1]
+    tree = bl.fit(0, program, data, bl.NUTS(num_warmup=100, num_samples=200, num_chains=1), progress=False)
+    new = {"n": 2, "g": np.array([1, np.nan]), "y": np.array([3.0, -1.0])}
+    found = bl.predict(1, program, new, tree)
+    assert found["predictions_probabilities"]["g"].values[1, 0] > 0.95
+    assert "g given the rest" in found["predictions_log_likelihood"]

@@ -110,3 +110,15 @@ def test_rows_numbered_in_another_order_are_not_joined_by_position(index: pd.Ind
     frame = pd.DataFrame({"x": x, "y": y}).iloc[::-1]  # one order for both
     assert bind(slope_through_zero, {"x": frame["x"], "y": frame["y"]}).observed["y"].shape == (12,)
     bind(slope_through_zero, {"x": x.values, "y": y})  # an array says nothing of its rows
+
+
+def test_programs_may_read_series_by_their_own_methods() -> None:
+    def program(s: Any, y: Any = None) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mu * jnp.asarray(s.values), 1.0), obs=y)
+
+    s, y = pd.Series(np.arange(6.0)), np.arange(6.0)
+    tree = bl.fit(0, program, {"s": s, "y": y}, bl.Exact(num_samples=2000), progress=False)
+    right = s.values @ y / (1 + s.values @ s.values)
+    assert abs(float(tree.posterior["mu"].mean()) - right) < 5 / np.sqrt(2000 * (1 + s.values @ s.values))
+    assert bl.predict(1, program, {"s": s[:3], "y": None}, tree)["predictions"]["y"].shape[-1] == 3

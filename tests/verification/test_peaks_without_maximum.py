@@ -87,3 +87,23 @@ def test_an_ascent_that_ends_at_the_digits_of_rounding_has_converged() -> None:
         numpyro.sample("y", dist.Normal(x @ shares, numpyro.sample("sigma", dist.HalfNormal(0.2))), obs=y)
 
     assert bl.fit(0, program, {"x": x, "y": y}, bl.MAP(), progress=False).attrs["converged"] == 1
+
+
+def test_an_ascent_that_rounding_ends_has_converged_however_many_rows_there_are() -> None:
+    """The gradient that is left grows with the number of rows: no step changes a log joint of many rows."""
+    rng = np.random.default_rng(2)
+    x = np.c_[np.ones(10_000), rng.normal(size=10_000)]
+    y = x @ [0.0, 0.97] + rng.normal(0, 0.27, 10_000)
+
+    def program(x: Any) -> None:
+        tau = numpyro.sample("tau", dist.Gamma(1.0, 1.0))
+        weights = numpyro.sample("weights", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ weights, 1 / jnp.sqrt(tau)))
+
+    with precision_scope():
+        bound = bind(program, {"x": x, "y": y})
+        tree = bl.fit(0, program, {"x": x, "y": y}, bl.MAP(), progress=False)
+        assert tree.attrs["converged"] == 1
+        top = np.append(np.log(tree.posterior["tau"].values.ravel()), tree.posterior["weights"].values.ravel())
+        for distance, is_top in ((3e-9, True), (1e-4, False)):  # rises by 1e-13 and 1e-4 of a nat
+            assert (check_maximum(flat_log_joint, bound, jnp.asarray(top + [0, distance, 0])).why == "") == is_top

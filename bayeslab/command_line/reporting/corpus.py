@@ -47,6 +47,8 @@ def read_corpus(path: Path, options: Namespace) -> Corpus:
         vocabulary = options.vocabulary or _vocabulary_beside(path)
         data = readers[form](path, vocabulary)
         where = f"words from '{vocabulary}'" if vocabulary else "words are numbers, as no --vocabulary was given"
+        if not vocabulary:  # documents have numbers too, which would have other codes
+            data |= {"word": data["word"].cat.rename_categories("word {}".format)}
         return Corpus(data, False, (f"read as counts of {form}, {where}",))
     from bayeslab.datasets.files.texts import texts_and_notes
 
@@ -56,7 +58,7 @@ def read_corpus(path: Path, options: Namespace) -> Corpus:
 
 
 def stop_words(name: str) -> frozenset[str]:
-    """The stop words of English, or those of a file, a word a line."""
+    """The stop words of English, or those of a file, a word a line: as they are written and in small letters."""
     if name == "english":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -68,7 +70,8 @@ def stop_words(name: str) -> frozenset[str]:
         raise FileNotFoundError(
             f"there is no file '{name}' of stop words; expected one, with a word a line, or english"
         )
-    return frozenset(word.strip().lower() for word in lines_of(read_text(path)[0]) if word.strip())
+    words = [word.strip() for word in lines_of(read_text(path)[0]) if word.strip()]
+    return frozenset(words) | {word.lower() for word in words}  # only those of texts are in small letters
 
 
 def _from_table(table: TextTable, options: Namespace) -> Corpus:

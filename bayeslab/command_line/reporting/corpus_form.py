@@ -17,6 +17,8 @@ MARKET_HEAD = "%%MatrixMarket"
 """What a matrix in the format of Matrix Market begins with, as gensim's MmCorpus writes it."""
 MARKED_UP = {"<?xml": "XML", "<!doctype html": "HTML", "<html": "HTML", "{\\rtf": "RTF"}
 """What files of marked-up text begin with, in small letters: their marks would be words."""
+UCI_HEAD = 3
+"""The number of lines of a bag of words of UCI that hold one number: of documents, words and counts."""
 NUM_LINES_READ = 5
 """The number of lines that a file is told from."""
 
@@ -44,7 +46,7 @@ def form_of(path: Path, options: Namespace) -> str:
         return "texts"
     if first[0].startswith(MARKET_HEAD):
         return "market"
-    if len(first) > 1 and first[0].isdecimal() and first[1].isdecimal():
+    if len(first) >= UCI_HEAD and all(map(str.isdecimal, first[:UCI_HEAD])) and first[0] != "0":
         return "uci"
     if sum(":" in line and LDAC_LINE.fullmatch(line) is not None for line in first) * 2 >= len(first):
         return "lda-c"

@@ -101,7 +101,7 @@ def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
     counts = []
     for start in range(0, y.shape[1], step):
         block = y[individuals, start : start + step]
-        codes = block + np.arange(1, size * block.shape[1], size)[:, None]
+        codes = block + 1 + size * np.arange(block.shape[1])[:, None]
         counts.append(_tally_of_counts(np.bincount(codes.ravel(), minlength=size * block.shape[1]).reshape(-1, size)))
     return Tally(*map(np.concatenate, zip(*counts, strict=True)))
 

@@ -79,26 +79,26 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
 
 def _alleles(path: Path, genotypes: list[list[str]], where: list[int]) -> tuple[np.ndarray, list[list[str]]]:
     """The codes (individual, locus, copy) and the names of alleles by locus."""
-    widths = {len(text) for row in genotypes for text in row}
-    digits = next((size for size in (3, 2) if widths <= {size, 2 * size}), None)
+    widths = [{len(row[locus]) for row in genotypes} for locus in range(len(genotypes[0]))]
+    digits = [next((size for size in (3, 2) if own <= {size, 2 * size}), 0) for own in widths]
     for number, row in zip(where, genotypes, strict=True):
         for locus, text in enumerate(row):
-            if not (text.isascii() and text.isdigit()) or digits is None:
+            if not (text.isascii() and text.isdigit()) or not digits[locus]:
                 raise ValueError(
                     f"line {number} of {path} has {text[:20]!r} as genotype of locus {locus + 1}; expected two or "
-                    "three digits a copy, the same everywhere."
+                    "three digits a copy, the same at the whole locus."
                 )
-    assert digits is not None
-    ploidy = max(widths) // digits
+    ploidy = max(max(own) // size for own, size in zip(widths, digits, strict=True))
     raw = np.zeros((len(genotypes), len(genotypes[0]), ploidy), int)
     for one, row in enumerate(genotypes):
         for locus, text in enumerate(row):
-            for copy in range(len(text) // digits):
-                raw[one, locus, copy] = int(text[copy * digits : (copy + 1) * digits])
+            size = digits[locus]
+            for copy in range(len(text) // size):
+                raw[one, locus, copy] = int(text[copy * size : (copy + 1) * size])
     known = [np.setdiff1d(np.unique(raw[:, locus]), [0]) for locus in range(raw.shape[1])]
     wide = max(map(len, known)) > MAX_ALLELES_IN_ONE_BYTE
     y = np.full(raw.shape, MISSING_COPY, np.int16 if wide else np.int8)
     for locus, values in enumerate(known):
         there = raw[:, locus] > 0
         y[:, locus][there] = np.searchsorted(values, raw[:, locus][there])
-    return y, [[f"{value:0{digits}d}" for value in values.tolist()] for values in known]
+    return y, [[f"{value:0{size}d}" for value in values.tolist()] for values, size in zip(known, digits, strict=True)]

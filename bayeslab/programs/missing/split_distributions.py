@@ -112,11 +112,15 @@ def _changed(fn: Distribution, change: Any, batch: tuple[int, ...]) -> Distribut
     """A leaf distribution, with parameters that `change` takes (constraint, value of the whole batch) to others."""
     built = {}
     for name, constraint, value in _parameters(fn) or ():
+        if _makes_support(constraint) and isinstance(value, int | np.integer):  # known, so that values can be listed
+            built[name] = value
+            continue
         value = jnp.asarray(value)
         own = 0 if is_dependent(constraint) else constraint.event_dim
         shape = batch + value.shape[value.ndim - own :]
         built[name] = change(constraint, jnp.broadcast_to(value, shape), own)
-    return type(fn)(**built)
+    made = type(fn)(**built)
+    return made if made.batch_shape == batch else made.expand(batch)
 
 
 def _with_expansion_inside(fn: ExpandedDistribution) -> Distribution:
