@@ -124,10 +124,12 @@ def _that_runs(function: Program, given: Mapping[str, Entry]) -> Bound:
             try:
                 return _of_arguments(function, arrays | tables)
             except (TypeError, ValueError) as other:
-                raise (other if isinstance(other.__cause__, KeyError) else error) from other.__cause__
+                if isinstance(other.__cause__, KeyError):
+                    raise
         for name, item in given.items():
-            refuse_missing(name, item)
-        raise
+            if not hasattr(item.table, "columns"):
+                refuse_missing(name, item)
+        raise error from error.__cause__
 
 
 def _of_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:

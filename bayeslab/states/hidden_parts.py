@@ -38,8 +38,10 @@ class HiddenParts(NamedTuple):
 
 def parts_to_hide(bound: Bound, data: Data, blocks: int, site: str | None) -> HiddenParts:
     """What every block hides. site: a chain or a plate, where there are several."""
-    if isinstance(blocks, bool) or not hasattr(blocks, "__index__") or blocks < 2:
-        raise ValueError(f"blocks must be an integer of at least 2, but is {blocks!r}")
+    if isinstance(blocks, bool) or not hasattr(blocks, "__index__"):
+        raise TypeError(f"blocks must be an integer, but is {blocks!r}")
+    if blocks < 2:
+        raise ValueError(f"blocks must be at least 2, but is {blocks}")
     parts = independent_parts(bound, site)
     if parts.plate is None:
         return HiddenParts(_masks_of_steps(bound, data, blocks, chain_site(bound, site)), parts.local, None)

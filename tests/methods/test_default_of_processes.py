@@ -1,4 +1,4 @@
-"""Gaussian processes and linear Gaussian chains with unknown parameters are integrated out by default, others as before."""
+"""Gaussian processes and linear Gaussian chains with unknown parameters are integrated out by default."""
 
 from typing import Any
 

@@ -106,4 +106,5 @@ def test_an_ascent_that_rounding_ends_has_converged_however_many_rows_there_are(
         assert tree.attrs["converged"] == 1
         top = np.append(np.log(tree.posterior["tau"].values.ravel()), tree.posterior["weights"].values.ravel())
         for distance, is_top in ((3e-9, True), (1e-4, False)):  # rises by 1e-13 and 1e-4 of a nat
-            assert (check_maximum(flat_log_joint, bound, jnp.asarray(top + [0, distance, 0])).why == "") == is_top
+            position = jnp.asarray(top + np.array([0, distance, 0]))
+            assert (check_maximum(flat_log_joint, bound, position).why == "") == is_top

@@ -96,7 +96,7 @@ def filter_genotypes(
 
 def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
     """The tally of all loci over some individuals."""
-    size = int(y.max()) + 2  # alleles from 1, behind those that were not read
+    size = max(int(y.max()), 0) + 2  # alleles from 1, behind those that were not read
     step = max(1, COPIES_PER_BLOCK // (len(individuals) * y.shape[2]))
     counts = []
     for start in range(0, y.shape[1], step):
