@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Collection
 from types import ModuleType
 
 from bayeslab.command_line.coding import ATTRIBUTE, Reading, in_terms_of_file
@@ -25,7 +26,7 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     require_writable(arguments.out)
     columns, values = parse_pairs(arguments.column, "--column"), parse_pairs(arguments.set, "--set")
-    reading = reading_of(arguments)
+    reading = reading_of(arguments, table.columns)
     notes = [*table.notes]
     if arguments.drop_missing:
         used = used_columns(lecture, table, reading, columns, values)
@@ -61,7 +62,7 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
     return EXIT_PROBLEMS if complaints else 0
 
 
-def reading_of(arguments: Namespace) -> Reading:
+def reading_of(arguments: Namespace, columns: Collection[str]) -> Reading:
     """What the options say of columns.
 
     Raises ValueError where one sign is to stand for two things.
@@ -70,9 +71,9 @@ def reading_of(arguments: Namespace) -> Reading:
         raise ValueError(f"--thousands and --decimal are both '{arguments.decimal}'; expected two signs")
     return Reading(
         tuple(arguments.missing),
-        _listed(arguments.categorical),
-        dict.fromkeys(_listed(arguments.date)),
-        _listed(arguments.drop),
+        _listed(arguments.categorical, columns),
+        dict.fromkeys(_listed(arguments.date, columns)),
+        _listed(arguments.drop, columns),
         decimal=arguments.decimal,
         thousands=arguments.thousands,
     )
@@ -91,6 +92,6 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _listed(texts: list[str]) -> tuple[str, ...]:
-    """The columns that an option names, in one or in several of its values."""
-    return tuple(name for text in texts for name in text.split(","))
+def _listed(texts: list[str], columns: Collection[str]) -> tuple[str, ...]:
+    """The columns that an option names, in one or in several of its values; a name may have commas in it."""
+    return tuple(name for text in texts for name in ([text] if text in columns else text.split(",")))

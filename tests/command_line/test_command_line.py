@@ -270,3 +270,30 @@ def test_a_file_that_is_not_there_is_told_at_once(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "there is no file 'nowhere." in done.stderr
     assert done.stdout == "False\n"
+
+
+@pytest.fixture
+def odd_table(tmp_path: Path) -> Path:
+    """A regression whose columns have odd names, cells and labels."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"Income, net": range(12), "x": rng.normal(size=12), "notes": ["a" * 200_000, *"bcdefghijkl"]})
+    frame["y"] = 1000 + 50 * frame["x"] + rng.normal(size=12)
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    return tmp_path / "odd.csv"
+
+
+def test_names_with_commas_long_cells_and_names_given_twice(
+    odd_table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, common = odd_table.with_suffix(".nc"), ["fit", "linear_regression", str(odd_table), "--target", "y"]
+    left_out = ["--drop", "Income, net", "--drop", "notes"]
+    assert main([*common, *left_out, "--method", "exact", "--draws", "500", "-o", str(out), "--quiet"]) == 0
+    assert xr.load_datatree(out, engine="h5netcdf")["posterior"]["w"].shape[-1] == 2  # x and the intercept
+    new = odd_table.with_name("new.csv")
+    new.write_text("row,x\na,0.1\na,-0.2\n")
+    assert main(["predict", str(out), str(new), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert '"1"' in printed
+    assert '"2"' in printed
+    assert main([*common, "--set", "a=1", "--set", "a=50", "-o", str(out)]) == 2
+    assert "--set gives 'a' twice, 1 and 50" in capsys.readouterr().err
