@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.distributions.block_tridiagonal.integral import solution, square_and_log_determinant
+from bayeslab.distributions.block_tridiagonal.integral import integral, solution
 from bayeslab.distributions.block_tridiagonal.step_normal import (
     StepNormal,
     StepStructure,
@@ -23,6 +23,7 @@ from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_mean
 from bayeslab.elimination.family import Family, Local
 from bayeslab.elimination.matrix_families import symmetric_part
+from bayeslab.elimination.normal_blocks import MAX_ERROR
 from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
@@ -129,7 +130,9 @@ def step_block_conditional(
     """The Normal of several arrays of which neighbouring steps meet, and the log of the integral over them.
 
     density: its log density but for a constant, a function of one array (step, number). initial: a likely value, in
-    place of zero, at which it is read.
+    place of zero, at which it is read. The log of the integral is -inf where too much of it is rounding: of the log of
+    a pivot that is as much as the pivot is smaller, and of all of them, with either sign, as much as the root of their
+    number.
     """
     start = jnp.zeros(structure.shape) if initial is None else initial
     local, coupled = Local(density, density), (0, 1)
@@ -137,9 +140,11 @@ def step_block_conditional(
     normal = StepNormal(chain_of_neighbours(own, following, linear), coupled, structure.shape)
     point = jax.lax.stop_gradient(solution(own, following, linear))
     point = jnp.where(jnp.isfinite(point), point, start)
-    square, log_determinant = square_and_log_determinant(own, following, jax.grad(density)(point))
-    constant = 0.5 * point.size * jnp.log(2 * jnp.pi)
-    return normal, density(point) + 0.5 * (square - log_determinant) + constant
+    square, log_determinant, smallest_pivot = integral(own, following, jax.grad(density)(point))
+    log_integral = density(point) + 0.5 * (square - log_determinant) + 0.5 * point.size * jnp.log(2 * jnp.pi)
+    least = point.size**0.5 * jnp.finfo(point.dtype).eps / MAX_ERROR
+    is_known = (smallest_pivot >= least) & (0.5 * square <= MAX_ERROR)  # the square is zero but for rounding
+    return normal, jnp.where(is_known, log_integral, -jnp.inf)
 
 
 def read_process(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array, Array]:

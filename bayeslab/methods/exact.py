@@ -122,7 +122,8 @@ class ExactSampler(Sampler):
         )
         size += jnp.abs(log_q) + jnp.abs(state.log_evidence)
         excess = excess_over_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
-        stats = {"lp": lp, "log_q": log_q, "excess": excess}
+        is_lost = jnp.isneginf(state.log_evidence) & jnp.isfinite(lp)  # none where too much of it is rounding
+        stats = {"lp": lp, "log_q": log_q, "excess": jnp.where(is_lost, jnp.inf, excess)}
         if self.is_proper:
             stats["log_evidence"] = state.log_evidence
         return Draws(values | deterministic_values(bound, values), stats)

@@ -99,6 +99,11 @@ def require_identity(excess: Array | np.ndarray) -> None:
 
     excess: by how many nats more than rounding leaves.
     """
+    if np.isposinf(excess).any():
+        raise ValueError(
+            "too much of the evidence is rounding in this precision, so draws are not of the posterior; fit in double "
+            "precision, or with a larger scale"
+        )
     if (largest := float(np.max(excess, initial=0.0))) > 0:
         raise _false_conditional("", "the exact posterior", largest)
 

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 import jax
 
+from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
 from bayeslab.elimination.conditional import Block, Rule, without
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.families import JOINTLY_ENUMERATED
@@ -125,6 +126,7 @@ class _OrderSearch:
         """
         if not names:
             return []
+        names = [site for name in names for site in self._units(log_joint_terms, name, eliminated)]
         if eliminated and self._refuted(log_joint_terms, names, eliminated):
             return None
         for name in names:
@@ -175,6 +177,13 @@ class _OrderSearch:
         """Whether the terms that sites reach are those that they reach in the program."""
         rule = self.findings[name].rule
         return rule is not None and rule.reached(log_joint_terms) == rule.reached(terms(self.bound).terms)
+
+    def _units(self, log_joint_terms: tuple[Term, ...], name: str, eliminated: tuple[str, ...]) -> tuple[str, ...]:
+        """A unit, or the sites of a set of jointly Normal ones that meet a chain of steps which alone is eliminated."""
+        rules = [self.findings[unit].rule for unit in eliminated]
+        by_steps = bool(rules) and all(rule is not None and isinstance(rule.block, StepStructure) for rule in rules)
+        is_block = name not in self.bound.sites and not self._is_field(name)
+        return self._sites(name) if by_steps and is_block and not self._is_unchanged(log_joint_terms, name) else (name,)
 
     def _is_field(self, name: str) -> bool:
         """Whether a unit is discrete elements that are eliminated together."""

@@ -13,8 +13,9 @@ from jax import Array
 from scipy.stats import multivariate_normal
 
 import bayeslab as bl
-from bayeslab.distributions.block_tridiagonal.integral import solution, square_and_log_determinant
+from bayeslab.distributions.block_tridiagonal.integral import integral, solution
 from bayeslab.distributions.block_tridiagonal.step_normal import StepStructure
+from bayeslab.elimination.chain_families import step_block_conditional
 from bayeslab.programs.binding import bind
 from bayeslab.transforms.analysis import Analysis
 
@@ -127,7 +128,7 @@ def test_integrals_of_a_block_tridiagonal_normal_and_their_derivatives(size: int
         return linear.ravel() @ jnp.linalg.solve(matrix, linear.ravel()) - 0.7 * jnp.linalg.slogdet(matrix)[1]
 
     def by_steps(own: Array, following: Array, linear: Array) -> Array:
-        square, log_determinant = square_and_log_determinant(own, following, linear)
+        square, log_determinant, _ = integral(own, following, linear)
         return square - 0.7 * log_determinant
 
     arrays = own, between, linear
@@ -142,3 +143,64 @@ def test_integrals_of_a_block_tridiagonal_normal_and_their_derivatives(size: int
     for derivative in (jax.grad, lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.grad(f))):
         pair = [derivative(partial(along, f))(0.1) for f in (by_steps, by_algebra)]
         np.testing.assert_allclose(*pair, rtol=1e-9)
+
+
+def beside_globals(x: Array, y: Array | None = None) -> None:
+    intercept = numpyro.sample("intercept", dist.Normal(0, 1))
+    weights = numpyro.sample("weights", dist.Normal(0, 1).expand([2]).to_event(1))
+    level = numpyro.sample("level", dist.GaussianRandomWalk(DRIFT, NUM_STEPS))
+    slope = numpyro.sample("slope", dist.GaussianRandomWalk(TURN, NUM_STEPS))
+    numpyro.sample("y", dist.Normal(intercept + x @ weights + level + slope * x[:, 0], NOISE), obs=y)
+
+
+def test_a_chain_of_walks_goes_before_several_sites_that_it_meets() -> None:
+    """These are a set of jointly Normal sites of their own, whose terms are others once the chain is gone."""
+    slope = np.outer(X[:, 0], X[:, 0]) * COVARIANCE_OF_WALK * TURN**2
+    noise = NOISE**2 * np.eye(NUM_STEPS)
+    right = multivariate_normal(np.zeros(NUM_STEPS), COVARIANCE_OF_WALK * DRIFT**2 + slope + 1 + X @ X.T + noise)
+    tree = bl.fit(0, beside_globals, {"x": X, "y": Y}, bl.Exact(num_samples=10), progress=False)
+    assert float(tree.attrs["log_evidence"]) == pytest.approx(right.logpdf(Y), rel=1e-10)
+
+
+def of_noise(x: Array, noise: float, y: Array | None = None) -> None:
+    level = numpyro.sample("level", dist.GaussianRandomWalk(DRIFT, NUM_STEPS))
+    slope = numpyro.sample("slope", dist.GaussianRandomWalk(TURN, NUM_STEPS))
+    numpyro.sample("y", dist.Normal(level + slope * x[:, 0], noise), obs=y)
+
+
+@pytest.mark.parametrize(("noise", "dtype"), [(1e-2, jnp.float32), (1e-4, jnp.float64)])
+def test_little_noise_has_its_evidence(noise: float, dtype: type) -> None:
+    slope = np.outer(X[:, 0], X[:, 0]) * COVARIANCE_OF_WALK * TURN**2
+    whole = COVARIANCE_OF_WALK * DRIFT**2 + slope + noise**2 * np.eye(NUM_STEPS)
+    data = {"x": X, "y": Y, "noise": noise}
+    tree = bl.fit(0, of_noise, data, bl.Exact(num_samples=10), dtype=dtype, progress=False)
+    right = multivariate_normal(np.zeros(NUM_STEPS), whole).logpdf(Y)
+    assert float(tree.attrs["log_evidence"]) == pytest.approx(right, abs=0.1 if dtype == jnp.float32 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_an_evidence_of_rounding_counts_as_none(dtype: type) -> None:
+    """It is right where it is there, and never too large: chains would stay where it is."""
+    structure = StepStructure(("level", "slope"), ((NUM_STEPS,), (NUM_STEPS,)))
+    x, y = X[:, 0].astype(dtype), Y.astype(dtype)
+
+    @jax.jit
+    def log_integral(noise: Array) -> Array:
+        def density(value: Array) -> Array:
+            moves = jnp.diff(value, axis=0, prepend=0) / jnp.array([DRIFT, TURN], dtype)
+            residual = (y - value[:, 0] - value[:, 1] * x) / noise
+            squares = (moves**2).sum() + (residual**2).sum()
+            return -0.5 * squares - NUM_STEPS * jnp.log(noise * DRIFT * TURN * (2 * jnp.pi) ** 1.5)
+
+        return step_block_conditional(structure, density, None)[1]
+
+    with jax.enable_x64(dtype == jnp.float64):
+        noises = np.logspace(-11, -1, 60)
+        found = np.array([log_integral(jnp.asarray(noise, dtype)) for noise in noises], float)
+    slope = np.outer(X[:, 0], X[:, 0]) * COVARIANCE_OF_WALK * TURN**2
+    whole = COVARIANCE_OF_WALK * DRIFT**2 + slope
+    right = [multivariate_normal(np.zeros(NUM_STEPS), whole + n**2 * np.eye(NUM_STEPS)).logpdf(Y) for n in noises]
+    known = np.isfinite(found)
+    assert known[noises > (2e-2 if dtype == jnp.float32 else 1e-5)].all()
+    assert not known[noises < (1e-4 if dtype == jnp.float32 else 1e-9)].any()
+    np.testing.assert_allclose(found[known], np.array(right)[known], atol=0.5)

@@ -25,17 +25,29 @@ class Factorised(NamedTuple):
     whitened: Array
 
 
+class Integral(NamedTuple):
+    """What the integral of exp(h' x - x' P x / 2) is made of, and how much of it is rounding.
+
+    square: h' P^-1 h. log_determinant: of P. smallest_pivot: the smallest share of the precision of a number, given all
+    others, that is left of it once those that are eliminated before it are gone; it has no derivative.
+    """
+
+    square: Array
+    log_determinant: Array
+    smallest_pivot: Array
+
+
 @jax.custom_jvp
-def square_and_log_determinant(own: Array, following: Array, linear: Array) -> tuple[Array, Array]:
-    """h' P^-1 h and log |P|.
+def integral(own: Array, following: Array, linear: Array) -> Integral:
+    """The integral over all steps.
 
     own: the blocks of every step (step, d, d). following: of a step and the one before it (step - 1, d, d).
     linear: h (step, d).
     """
-    return _results(_factorised(own, following, linear))
+    return _results(own, _factorised(own, following, linear))
 
 
-@square_and_log_determinant.defjvp
+@integral.defjvp
 def _change(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
     parts = _factorised(*primals)
     covariances, crossed, solution = _covariances_and_solution(parts)
@@ -44,7 +56,8 @@ def _change(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[An
     of_own = jnp.einsum("ti,tij,tj->", solution, own, solution)
     of_following = jnp.einsum("ti,tij,tj->", solution[1:], following, solution[:-1])
     square = 2 * (solution * linear).sum() - of_own - 2 * of_following
-    return _results(parts), (square, log_determinant)
+    results = _results(primals[0], parts)
+    return results, Integral(square, log_determinant, jnp.zeros_like(results.smallest_pivot))
 
 
 def solution(own: Array, following: Array, linear: Array) -> Array:
@@ -52,8 +65,9 @@ def solution(own: Array, following: Array, linear: Array) -> Array:
     return _covariances_and_solution(_factorised(own, following, linear))[2]
 
 
-def _results(parts: Factorised) -> tuple[Array, Array]:
-    return (parts.whitened**2).sum(), 2 * jnp.log(jnp.diagonal(parts.factor, axis1=-2, axis2=-1)).sum()
+def _results(own: Array, parts: Factorised) -> Integral:
+    pivots, whole = (jnp.diagonal(blocks, axis1=-2, axis2=-1) for blocks in (parts.factor, own))
+    return Integral((parts.whitened**2).sum(), 2 * jnp.log(pivots).sum(), (pivots**2 / whole).min())
 
 
 def _factorised(own: Array, following: Array, linear: Array) -> Factorised:

@@ -5,7 +5,8 @@ loadings and the factors of factor analysis do. So directions are tried one site
 and the joint rule is then proven by the law over its joint value (`bayeslab.verification.identity`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from itertools import combinations, product
 
 import jax
@@ -53,25 +54,28 @@ def find_normal_blocks(bound: Bound, findings: Sequence[Finding]) -> list[Findin
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
-        generic_pair, chosen = generic_points(widened_bound), choice_points(widened_bound)
-        points = [*generic_pair, *chosen]
+        points = [*generic_points(widened_bound), *choice_points(widened_bound)]
+        likely = cache(partial(likely_points, widened_bound, rules_of(findings)))
         by_steps = candidate_step_blocks(log_joint_terms, rules, points)
-        taken = {name for rule in by_steps for name in rule.sites}
+        proven = _proven(widened_bound, by_steps, likely) if by_steps else []
+        taken = {name for rule in rules_of(proven) for name in rule.sites}
         others = [rule for rule in rules if rule.family.joint and rule.site not in taken]
-        candidates = [*by_steps, *candidate_blocks(log_joint_terms, others, points)]
-        if not candidates:
-            return []
-        strict = dict.fromkeys(candidates, 0.0)
-        points = [*points, *prior_scale_points(widened_bound), *likely_points(widened_bound, rules_of(findings))]
-        noise = probe_noise(widened_bound)
-        laws = [identity_check(log_joint_terms, rule) for rule in candidates]
-        for point in points:
-            is_generic = any(point is generic for generic in generic_pair)
-            verdicts = evaluate_all(laws, (*point, noise, ALL_PROBES if is_generic else NUM_NEAR_PROBES))
-            for rule, verdict in zip(candidates, verdicts, strict=True):
-                residual = float(verdict.residual)
-                if is_generic or residual > LOOSE_TOLERANCE:
-                    strict[rule] = np.maximum(strict[rule], residual)
+        candidates = candidate_blocks(log_joint_terms, others, points)
+        return [*proven, *(_proven(widened_bound, candidates, likely) if candidates else [])]
+
+
+def _proven(bound: Bound, candidates: Sequence[Rule], likely: Callable[[], list[Point]]) -> list[Finding]:
+    """The findings of the candidates whose law holds. likely: gives points on the scale of the data."""
+    strict = dict.fromkeys(candidates, 0.0)
+    generic_pair, noise = generic_points(bound), probe_noise(bound)
+    laws = [identity_check(terms(bound).terms, rule) for rule in candidates]
+    for point in (*generic_pair, *choice_points(bound), *prior_scale_points(bound), *likely()):
+        is_generic = any(point is generic for generic in generic_pair)
+        verdicts = evaluate_all(laws, (*point, noise, ALL_PROBES if is_generic else NUM_NEAR_PROBES))
+        for rule, verdict in zip(candidates, verdicts, strict=True):
+            residual = float(verdict.residual)
+            if is_generic or residual > LOOSE_TOLERANCE:
+                strict[rule] = np.maximum(strict[rule], residual)
     return [
         Finding(rule.site, rule.children, rule, float(residual), "")
         for rule, residual in strict.items()

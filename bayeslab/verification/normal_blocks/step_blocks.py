@@ -46,9 +46,20 @@ def candidate_step_blocks(
                 is_small = structure.shape[1] <= MAX_NUMBERS_OF_STEP_OF_BLOCK
                 if len(chains.intersection(together)) >= 2 and is_small:
                     found.append(structure)
-    checks = [far_meetings(log_joint_terms, structure.names) for structure in found]
-    far = evaluate_all(checks, points[1]) if checks else []
-    return [_rule(each, log_joint_terms) for each, meets in zip(found, far, strict=True) if not meets]
+    near = _of_neighbours(log_joint_terms, found, points[1])
+    others = [each for each in found if each not in near and not chains.issuperset(each.names)]
+    of_chains = [[name for name in each.names if name in chains] for each in others]
+    alone = [StepStructure(tuple(names), tuple(shapes[name] for name in names)) for names in of_chains]
+    return [_rule(each, log_joint_terms) for each in (*near, *_of_neighbours(log_joint_terms, alone, points[1]))]
+
+
+def _of_neighbours(
+    log_joint_terms: tuple[Term, ...], structures: Sequence[StepStructure], point: Point
+) -> list[StepStructure]:
+    """Those structures of which neighbouring steps alone seem to meet."""
+    checks = [far_meetings(log_joint_terms, structure.names) for structure in structures]
+    far = evaluate_all(checks, point) if checks else []
+    return [structure for structure, meets in zip(structures, far, strict=True) if not meets]
 
 
 def _rule(structure: StepStructure, log_joint_terms: Sequence[Term]) -> Rule:
