@@ -75,7 +75,7 @@ def model_data(
         data, notes = regression.data | mapped | arguments, (*days, *regression.notes)
         return FileData(data, _with_found(regression.coding, table), notes)
     if target is not None:
-        raise ValueError(f"a target is for regressions on all other columns; {model_label(lecture)} takes {known}: map these")
+        raise ValueError(f"a target is for regressions on the rest; {model_label(lecture)} takes {known}: map these")
     named = _columns_by_name(table, reading, known, [*mapped, *values])
     if not mapped and not named:
         raise ValueError(
