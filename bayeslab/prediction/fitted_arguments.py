@@ -51,14 +51,14 @@ def fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTr
 
 
 def sites_of_fit(program: Program, tree: "DataTree") -> set[str]:
-    """The names of the sites that the program had with the data of the fit; none where the result does not keep all of
-    its arguments."""
+    """The names of the sites that the program had with the data of the fit, those integrated out among them; none where
+    the result does not keep all of its arguments."""
     observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
     constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
     arrays = dict(observed) | {name: constants[name] for name in parameters(program) if name in constants}
     try:
         entries = {str(name): as_entry(value, str(name)) for name, value in arrays.items()}
-        return set(bind(program, entries | fitted_arguments(program, {}, tree)).sites)
+        return set(bind(program, entries | fitted_arguments(program, {}, tree)).plain.sites)
     except (TypeError, ValueError):
         return set()
 

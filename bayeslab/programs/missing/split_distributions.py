@@ -109,18 +109,20 @@ def _neutral(constraint: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _changed(fn: Distribution, change: Any, batch: tuple[int, ...]) -> Distribution:
-    """A leaf distribution, with parameters that `change` takes (constraint, value of the whole batch) to others."""
-    built = {}
+    """A leaf distribution, with parameters that `change` takes (constraint, value of the whole batch) to others.
+
+    Integers that make a support stay as they are, so that its values can be listed.
+    """
+    built, shape_of_kept = {}, None
     for name, constraint, value in _parameters(fn) or ():
-        if _makes_support(constraint) and isinstance(value, int | np.integer):  # known, so that values can be listed
-            built[name] = value
-            continue
-        value = jnp.asarray(value)
         own = 0 if is_dependent(constraint) else constraint.event_dim
-        shape = batch + value.shape[value.ndim - own :]
-        built[name] = change(constraint, jnp.broadcast_to(value, shape), own)
+        whole = jnp.asarray(value)
+        changed = change(constraint, jnp.broadcast_to(whole, batch + whole.shape[whole.ndim - own :]), own)
+        kept = _makes_support(constraint) and isinstance(value, int | np.integer)
+        built[name] = value if kept else changed
+        shape_of_kept = changed.shape if kept else shape_of_kept
     made = type(fn)(**built)
-    return made if made.batch_shape == batch else made.expand(batch)
+    return made if shape_of_kept in (None, made.batch_shape) else made.expand(shape_of_kept)
 
 
 def _with_expansion_inside(fn: ExpandedDistribution) -> Distribution:
