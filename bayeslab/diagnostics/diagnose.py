@@ -106,7 +106,8 @@ def _numeric(posterior: Dataset) -> DataArray:
 
 def _is_whole(values: DataArray) -> bool:
     """Whether real numbers are whole ones in all draws, and not one alone."""
-    return bool(values.dtype.kind == "f" and (values % 1 == 0).all() and values.min() < values.max())
+    is_real = values.dtype.kind == "f" and values.size > 0
+    return bool(is_real and (values % 1 == 0).all() and values.min() < values.max())
 
 
 def _is_continuous(draws: DataArray, posterior: Dataset) -> DataArray:
