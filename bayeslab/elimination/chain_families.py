@@ -21,7 +21,7 @@ from bayeslab.distributions.block_tridiagonal.step_normal import (
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood
 from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_mean
-from bayeslab.elimination.family import Family, Local
+from bayeslab.elimination.family import Family, Local, SiteFunction
 from bayeslab.elimination.matrix_families import symmetric_part
 from bayeslab.elimination.normal_blocks import MAX_ERROR
 from bayeslab.programs.wrapped_distributions import innermost_distribution
@@ -71,12 +71,12 @@ NUM_COLOURS = 3
 """Steps of one colour have no neighbour in common."""
 
 
-def read_steps(local: Local, point: Array, prior: Distribution | None, coupled: tuple[int, ...]) -> tuple[Array, ...]:
+def read_steps(density: SiteFunction, point: Array, coupled: tuple[int, ...]) -> tuple[Array, ...]:
     """The precision and the linear part of a Normal of which neighbouring steps meet, as in `chain_of_neighbours`.
 
     Products of the Hessian with all steps of one colour show the blocks of all of them at once.
     """
-    slope, change = jax.linearize(jax.grad(local.density), point)
+    slope, change = jax.linearize(jax.grad(density), point)
     flat = array_to_path(point, coupled, point.ndim)
     num_steps, size = flat.shape[-2:]
     colour = jnp.arange(num_steps)[:, None] % NUM_COLOURS
@@ -113,7 +113,7 @@ def normal_by_steps(coupled: tuple[int, ...]) -> Family:
 
     return Family(
         "Normal, step by step",
-        lambda local, point, prior: read_steps(local, point, prior, coupled),
+        lambda local, point, prior: read_steps(local.density, point, coupled),
         build,
         mode=lambda q: q.mean,
         points=cubature.of_step_normal,
@@ -125,7 +125,7 @@ def normal_by_steps(coupled: tuple[int, ...]) -> Family:
 
 
 def step_block_conditional(
-    structure: StepStructure, density: Callable[[Array], Array], initial: Array | None
+    structure: StepStructure, density: SiteFunction, initial: Array | None
 ) -> tuple[StepNormal, Array]:
     """The Normal of several arrays of which neighbouring steps meet, and the log of the integral over them.
 
@@ -135,8 +135,8 @@ def step_block_conditional(
     number.
     """
     start = jnp.zeros(structure.shape) if initial is None else initial
-    local, coupled = Local(density, density), (0, 1)
-    own, following, linear = read_steps(local, start, None, coupled)
+    coupled = (0, 1)
+    own, following, linear = read_steps(density, start, coupled)
     normal = StepNormal(chain_of_neighbours(own, following, linear), coupled, structure.shape)
     point = jax.lax.stop_gradient(solution(own, following, linear))
     point = jnp.where(jnp.isfinite(point), point, start)

@@ -100,8 +100,8 @@ def chains_to_go_on(bound: Bound) -> tuple[str, ...]:
 
 
 def goes_on_from_itself(bound: Bound, name: str) -> bool:
-    """Whether an observed site is in a scan, and the density of some of its steps changes with its value at others."""
-    if not bound.sites[name].scanned:
+    """Whether a site is observed in a scan, and the density of some of its steps changes with its value at others."""
+    if name not in bound.observed or not bound.sites[name].scanned:
         return False
     value, steps = bound.observed[name], bit_masks(bound.observed[name].shape[:1])[1]
     bare = replace(bound, present={n: mask for n, mask in bound.present.items() if n != name})

@@ -38,7 +38,7 @@ def response_probabilities(
     if candidates:
         others_use = {*sites_that_others_depend_on(bound), *bound.imputed}
         candidates = [name for name in candidates if name not in others_use and whole_site(name) == name]
-        candidates = [n for n in candidates if not (n in bound.observed and goes_on_from_itself(bound, n))]
+        candidates = [name for name in candidates if not goes_on_from_itself(bound, name)]
     if not candidates:
         return {}
     unknown = _without_values(bound, candidates)

@@ -39,6 +39,8 @@ from bayeslab.verification.normal_blocks.step_blocks import candidate_step_block
 from bayeslab.verification.points.likely_points import in_double_precision, likely_points
 from bayeslab.verification.points.probe_points import Point, choice_points, generic_points, prior_scale_points
 
+NUM_GENERIC_POINTS = 2
+"""The first points: with other values of all sites, at which a law holds to the digits of rounding."""
 MAX_BLOCK_COST = 2 * 10**9
 """Multiplications of one elimination, above which sites are not taken together: about a second."""
 
@@ -55,22 +57,31 @@ def find_normal_blocks(bound: Bound, findings: Sequence[Finding]) -> list[Findin
         widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
         points = [*generic_points(widened_bound), *choice_points(widened_bound)]
-        likely = cache(partial(likely_points, widened_bound, rules_of(findings)))
+        others_on_scales = cache(partial(_points_on_scales, widened_bound, findings))
         by_steps = candidate_step_blocks(log_joint_terms, rules, points)
-        proven = _proven(widened_bound, by_steps, likely) if by_steps else []
+        proven = _proven(widened_bound, by_steps, points, others_on_scales) if by_steps else []
         taken = {name for rule in rules_of(proven) for name in rule.sites}
         others = [rule for rule in rules if rule.family.joint and rule.site not in taken]
         candidates = candidate_blocks(log_joint_terms, others, points)
-        return [*proven, *(_proven(widened_bound, candidates, likely) if candidates else [])]
+        return [*proven, *(_proven(widened_bound, candidates, points, others_on_scales) if candidates else [])]
 
 
-def _proven(bound: Bound, candidates: Sequence[Rule], likely: Callable[[], list[Point]]) -> list[Finding]:
-    """The findings of the candidates whose law holds. likely: gives points on the scale of the data."""
-    strict = dict.fromkeys(candidates, 0.0)
-    generic_pair, noise = generic_points(bound), probe_noise(bound)
+def _points_on_scales(bound: Bound, findings: Sequence[Finding]) -> list[Point]:
+    """Points on the scales of priors and of the data."""
+    return [*prior_scale_points(bound), *likely_points(bound, rules_of(findings))]
+
+
+def _proven(
+    bound: Bound, candidates: Sequence[Rule], points: Sequence[Point], others: Callable[[], list[Point]]
+) -> list[Finding]:
+    """The findings of the candidates whose law holds. points: the first two are held to the stricter tolerance.
+
+    others: gives further points, found once.
+    """
+    strict, noise = dict.fromkeys(candidates, 0.0), probe_noise(bound)
     laws = [identity_check(terms(bound).terms, rule) for rule in candidates]
-    for point in (*generic_pair, *choice_points(bound), *prior_scale_points(bound), *likely()):
-        is_generic = any(point is generic for generic in generic_pair)
+    for place, point in enumerate((*points, *others())):
+        is_generic = place < NUM_GENERIC_POINTS
         verdicts = evaluate_all(laws, (*point, noise, ALL_PROBES if is_generic else NUM_NEAR_PROBES))
         for rule, verdict in zip(candidates, verdicts, strict=True):
             residual = float(verdict.residual)
