@@ -58,16 +58,16 @@ from .gaussian_processes import kernels as kernels
 from .methods.em import EM as EM
 from .methods.exact import Exact as Exact
 from .methods.gibbs import Gibbs as Gibbs
-from .methods.guides import (
+from .methods.guides.automatic import (
     full_rank_normal as full_rank_normal,
 )
-from .methods.guides import (
+from .methods.guides.automatic import (
     low_rank_normal as low_rank_normal,
 )
-from .methods.guides import (
+from .methods.guides.automatic import (
     mean_field_normal as mean_field_normal,
 )
-from .methods.guides import (
+from .methods.guides.automatic import (
     normalising_flow as normalising_flow,
 )
 from .methods.laplace import MAP as MAP

@@ -17,20 +17,16 @@ from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
-from bayeslab.methods.guides import (
+from bayeslab.methods.guides.automatic import (
     AnnealedGuide,
     Automatic,
     DrawnOnce,
-    UserGuide,
-    adam_optimizer,
-    as_optax,
-    draws_batches,
     guide_record,
     mean_field_normal,
-    outside_reason,
-    refuse_other_sites,
     suited_to_size,
 )
+from bayeslab.methods.guides.optimizers import adam_optimizer, as_optax
+from bayeslab.methods.guides.user import UserGuide, draws_batches, outside_reason, refuse_other_sites
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.methods.minibatches.guides import (
     BatchGuide,

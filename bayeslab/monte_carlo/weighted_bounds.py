@@ -15,7 +15,8 @@ from jax import Array
 from numpyro.handlers import seed, substitute
 from numpyro.infer.util import compute_log_probs
 
-from bayeslab.methods.guides import Automatic, UserGuide
+from bayeslab.methods.guides.automatic import Automatic
+from bayeslab.methods.guides.user import UserGuide
 from bayeslab.methods.svi import SVI, GuideSampler, GuideState
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Data, Program, precision_scope, raw_key

@@ -18,7 +18,7 @@ from bayeslab.fitting import fit
 from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
-from bayeslab.methods.guides import full_rank_normal
+from bayeslab.methods.guides.automatic import full_rank_normal
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.mean_field import MeanField

@@ -15,7 +15,7 @@ from numpyro.handlers import block, scale, seed, substitute, trace
 from numpyro.infer import autoguide
 
 import bayeslab as bl
-from bayeslab.methods.guides import DrawnOnce
+from bayeslab.methods.guides.automatic import DrawnOnce
 
 
 def guide() -> None:
@@ -130,25 +130,6 @@ def test_annealed_guides_know_the_program(guide: Any, evidence: float, mean_fiel
 
 def test_lists_of_guides_are_guides(evidence: float, mean_field: float) -> None:
     assert bound_of(list_of_guides()) - evidence == pytest.approx(mean_field, abs=0.05)
-
-
-def test_local_guides_are_annealed() -> None:
-    """Of two rows with an effect each, whose distribution is known."""
-
-    def effects(level: Any) -> None:
-        with numpyro.plate("row", 2):
-            z = numpyro.sample("z", dist.Normal(level, 1.0))
-            numpyro.sample("y", dist.Normal(z, 1.0), obs=jnp.array([0.5, 2.0]))
-
-    def level() -> Array:
-        return numpyro.sample("level", dist.Normal(0.0, 1.0))
-
-    def model() -> None:
-        effects(level())
-
-    guide = autoguide.AutoSemiDAIS(model, effects, autoguide.AutoNormal(level), K=4)
-    tree = bl.fit(0, model, {}, bl.SVI(guide, num_steps=2000), progress=False)
-    assert float(tree["posterior"]["level"].mean()) == pytest.approx(2.5 / 4, abs=0.15)
 
 
 @pytest.mark.parametrize(

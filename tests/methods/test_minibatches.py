@@ -8,7 +8,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax import Array
 from numpyro.distributions import constraints
+from numpyro.infer.autoguide import AutoNormal, AutoSemiDAIS
 from scipy.stats import multivariate_normal
 
 import bayeslab as bl
@@ -152,3 +154,29 @@ def test_classes_that_the_first_rows_have_as_often_are_not_alike() -> None:
     sd = tree["posterior/mu"].std(("chain", "draw")).values
     exact = np.sqrt(np.diag(np.linalg.inv(PRECISION)) / np.array([[28.5], [4.5]]))
     np.testing.assert_allclose(sd, exact, rtol=0.15)
+
+
+@pytest.mark.parametrize("batch", [4, None])
+def test_annealed_guides_of_elements_take_batches(batch: int | None) -> None:
+    """Guides that can be the posterior: the bound of all rows is the evidence, but for the noise of batches."""
+    y = jnp.asarray(Y[:12])
+
+    def effects_around(mu: Any) -> None:
+        with numpyro.plate("row", len(y), subsample_size=batch):
+            effect = numpyro.sample("effect", dist.Normal(mu, 1.0))
+            numpyro.sample("y", dist.Normal(effect, 1.5), obs=numpyro.subsample(y, event_dim=0))
+
+    def mean() -> Array:
+        return numpyro.sample("mu", dist.Normal(0.0, 5.0))
+
+    def posterior_of_effects(mu: Any) -> None:
+        share, spread = numpyro.param("share", 0.3), numpyro.param("spread", 0.5, constraint=constraints.positive)
+        with numpyro.plate("row", len(y), subsample_size=batch):
+            rows = numpyro.subsample(y, event_dim=0)
+            numpyro.sample("effect", dist.Normal(share * mu + (1 - share) * rows, spread))
+
+    guide = AutoSemiDAIS(lambda: effects_around(mean()), effects_around, AutoNormal(mean), posterior_of_effects, K=4)
+    tree = bl.fit(0, lambda: effects_around(mean()), {}, bl.SVI(guide, num_steps=4000), progress=False)
+    assert tree["posterior"]["effect"].shape == (1, 1000, 12)
+    log_ratio = (tree["sample_stats"]["lp"] - tree["sample_stats"]["log_q"]).values
+    assert log_ratio.mean() == pytest.approx(log_evidence(Y[:12]), abs=0.05)
