@@ -211,3 +211,22 @@ def test_loci_of_genepop_have_digits_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "b.gen").write_text("t\nl1\npop\na, 0201\nb, 003\n")
     with pytest.raises(ValueError, match="the same at the whole locus"):
         read_genotypes(tmp_path / "b.gen")
+
+
+def test_individuals_of_genepop_go_on_in_the_next_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.gen"
+    path.write_text("t\nl1, l2,\nl3\npop\na, 0101 0102\n0202\npop\nb,\n 0202 0102\n\n0101\nc, 0101 0101 0202\n")
+    found = read_genotypes(path)
+    assert found["y"].values[:, :, 1].tolist() == [[0, 1, 1], [1, 1, 0], [0, 0, 1]]
+    assert found["population"].values.tolist() == ["1", "2", "2"]
+    for wrong, match in (
+        ("a, 0101 0102\n0202 0101\n", "line 6 .* has 4 genotypes; expected 3"),
+        ("a, 0101 0102\nb, 0202 0101 0101\n", "line 5 .* has 2 genotypes; expected 3"),
+        ("a, 0101 0102\n", "line 5 .* has 2 genotypes; expected 3"),
+        ("a, 0101 0102\npop\n0101\n", "line 5 .* has 2 genotypes; expected 3"),
+        ("a, 0101 0102 0101\n0101\n", "line 6 .* has no comma after a name"),
+        ("0101 0102 0101\n", "line 5 .* has no comma after a name"),
+    ):
+        path.write_text("t\nl1, l2,\nl3\npop\n" + wrong)
+        with pytest.raises(ValueError, match=match):
+            read_genotypes(path)

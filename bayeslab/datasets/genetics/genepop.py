@@ -27,8 +27,9 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
     """Genotypes y (individual, locus, copy) from a file of GENEPOP (M. Raymond and F. Rousset 1995, J Hered 86:248).
 
     A title, the names of loci, a line each or set apart by commas, and populations, each after a line `pop`: a name, a
-    comma, and a genotype of two or three digits a copy for each locus; zeros where a copy was not read. Populations are
-    numbered from 1; names of individuals that repeat, as those of places do, get their number.
+    comma, and a genotype of two or three digits a copy for each locus, on one line or several; zeros where a copy was
+    not read. Populations are numbered from 1; names of individuals that repeat, as those of places do, get their
+    number.
     Raises FileNotFoundError, and ValueError that names the line for another number of genotypes, and for digits that no
     genotype has.
     """
@@ -52,16 +53,19 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
             population += 1
             continue
         name, comma, rest = line.partition(",")
-        row = rest.split()
-        if not comma or len(row) != len(loci):
-            width = counted(len(row), "genotype") if comma else "no comma after a name"
+        goes_on = not comma and genotypes and len(genotypes[-1]) < len(loci) and place - 1 not in starts
+        row = [*genotypes.pop(), *line.split()] if goes_on else rest.split()
+        last = place + 1 == len(lines) or place + 1 in starts or "," in lines[place + 1][1]
+        if not (comma or goes_on) or len(row) > len(loci) or (last and len(row) < len(loci)):
+            width = counted(len(row), "genotype") if comma or goes_on else "no comma after a name"
             raise ValueError(
                 f"line {number} of {path} has {width}; expected {len(loci)} genotypes, one for each locus."
             )
-        names.append(name.strip())
-        populations.append(str(population))
         genotypes.append(row)
-        where.append(number)
+        if not goes_on:
+            names.append(name.strip())
+            populations.append(str(population))
+            where.append(number)
     if not names:
         raise ValueError(f"{path} has no individual.")
     beside_last = [*genotypes[-1][:-1], *(row[-1] for row in genotypes)]
