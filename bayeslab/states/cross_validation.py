@@ -9,9 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.special import logsumexp
 
+from bayeslab.diagnostics.pareto_tail import largest_size, pareto_tail
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
+from bayeslab.methods.exact import Exact
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.prediction.group_likelihood import log_likelihood
 from bayeslab.prediction.predict import predict
@@ -39,6 +42,8 @@ MIN_SEQUENCES_FOR_LOO = 5
 """The smallest number of sequences for leave-one-out."""
 MIN_DRAWS_FOR_LOO = 100
 """The smallest number of draws for importance sampling."""
+MAX_RELIABLE_K = 0.7
+"""Pareto k up to which a mean over draws is near to that of the posterior (Vehtari et al. 2024, arXiv:1507.02646)."""
 
 
 def held_out(
@@ -50,12 +55,15 @@ def held_out(
     where there are at least `blocks`. Of another one, such as a mixture or a factor model, whole rows are hidden, every
     tenth for ten blocks: the elements of the outermost plate of its observed sites. The program is fitted to the rest,
     and log p(hidden | rest) is that of the mean over draws, the states, labels or factors of rows integrated out, and
-    rows counted once, whatever weights the program gives them. With a point estimate it is that of the point.
+    rows counted once, whatever weights the program gives them. With a point estimate it is that of the point; by
+    `Exact`, of rows that all count once, it is the difference of two evidences, without draws.
     method: for the fits; what is compiled for one serves all. blocks: into how many parts the data are divided.
     site: the chain whose steps are hidden, where the program has several; or the plate whose elements are, in place of
     the outermost.
     Returns a Dataset with log_density and entries (block,), how many numbers were hidden, and their sum log_score with
-    its standard error log_score_se, which takes blocks for independent.
+    its standard error log_score_se, which takes blocks for independent. log_density_mcse (block,) is the Monte Carlo
+    error of each mean over draws, k_hat (block,) the Pareto k of what is averaged. Above 0.7 hidden parts lie where
+    draws given the rest hardly come, and their density is too small by an unknown factor: there is a UserWarning.
     Raises ValueError for a program with neither a chain nor a plate, where a sequence has fewer steps with entries than
     blocks, or fewer rows than blocks are there, where observed values are no entry of the data, and where what rows
     have of their own cannot be integrated out.
@@ -71,20 +79,38 @@ def held_out(
         ]
         # where no row is hidden, factors of all rows may have one precision
         first_bound, full_bound = bind(masked, rest[0]), bind(masked, data)
+        is_weighted = any(site.weighted for site in full_bound.sites.values())
         transform = _without_local(first_bound, parts).transform
         if _local_sites(full_bound, parts) == _local_sites(first_bound, parts):
             full_bound = replace(without_weights(full_bound), transform=transform)
         else:  # what is hidden of labels or covariates is latent there
             full_bound = _without_local(full_bound, parts)
     keys = jax.random.split(raw_key(key), blocks)
-    density = np.empty(blocks)
+    log_evidence = np.nan
+    if isinstance(method, Exact) and not is_weighted:
+        log_evidence = fit(keys[0], masked, data, method, progress=False).attrs["log_evidence"]
+    columns = np.empty((3, blocks))
     for block, training_data in enumerate(rest):
         tree = fit(keys[block], masked, training_data, method, progress=False)
+        if np.isfinite(log_evidence):
+            columns[:, block] = log_evidence - tree.attrs["log_evidence"], 0.0, -np.inf
+            continue
         with precision_scope():
             training_bound = replace(without_weights(bind(masked, training_data)), transform=transform)
-            density[block] = _log_predictive(full_bound, training_bound, _flat_draws(tree, full_bound))
+            gains = _log_likelihood_ratios(full_bound, training_bound, _flat_draws(tree, full_bound))
+            columns[:, block] = _log_mean(np.asarray(gains), tree["posterior"].sizes["chain"])
     entries = [sum(int(where.sum()) for where in names.values()) for names in parts.masks]
-    scores = {"log_density": ("block", density), "entries": ("block", entries)}
+    names = ("log_density", "log_density_mcse", "k_hat")
+    scores = {name: ("block", column) for name, column in zip(names, columns, strict=True)}
+    density, _, k = columns
+    if (k > MAX_RELIABLE_K).any():
+        warnings.warn(
+            f"hidden parts {np.flatnonzero(k > MAX_RELIABLE_K).tolist()} lie where draws given the rest hardly come "
+            f"(k-hat up to {k.max():.1f}, above {MAX_RELIABLE_K}), so their density is too small by an unknown factor; "
+            "take Exact() where it applies, or more blocks",
+            stacklevel=2,
+        )
+    scores |= {"entries": ("block", entries)}
     return Dataset({**scores, "log_score": density.sum(), "log_score_se": standard_error(density)})
 
 
@@ -158,16 +184,27 @@ def _flat_draws(tree: "DataTree", left: Bound) -> Values:
 
 
 @jax.jit
-def _log_predictive(whole: Bound, part: Bound, draws: Values) -> Array:
-    """The log predictive density log p(hidden | rest), from draws given the rest."""
+def _log_likelihood_ratios(whole: Bound, part: Bound, draws: Values) -> Array:
+    """log p(all, draw) - log p(rest, draw) of draws given the rest, one where nothing is drawn."""
 
     def gain(values: Values) -> Array:
         return whole.log_joint(values) - part.log_joint(values)
 
-    if not draws:
-        return gain({})
-    gains = map_draws(gain, draws)
-    return jax.nn.logsumexp(gains) - jnp.log(len(gains))
+    return map_draws(gain, draws) if draws else gain({})[None]
+
+
+def _log_mean(log_values: np.ndarray, num_chains: int) -> tuple[float, float, float]:
+    """The log of the mean of exp(log_values), of draws of one chain after the other, its Monte Carlo error, and the
+    Pareto k of what is averaged."""
+    import arviz_stats  # noqa: F401  registers azstats
+    from xarray import DataArray
+
+    log_mean = float(logsumexp(log_values) - np.log(len(log_values)))
+    relative = DataArray(np.exp(log_values - log_mean).reshape(num_chains, -1), dims=("chain", "draw"))
+    if (relative == 1.0).all():
+        return log_mean, 0.0, -np.inf
+    error = float(relative.azstats.mcse(method="mean"))
+    return log_mean, error, pareto_tail(log_values, largest_size(log_values))[0]
 
 
 def _evidence_bound(key: Array, model: Program, data: Data, tree: "DataTree") -> dict[str, Any]:
