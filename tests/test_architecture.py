@@ -33,7 +33,7 @@ FOLDERS = (
         "prediction",
         "control",
     ),
-    *("monte_carlo", "particles", "graphical_models", "calibration", "states", "topics", "datasets", "populations"),
+    *("monte_carlo", "particles", "graphical_models", "calibration", "datasets", "states", "topics", "populations"),
     *("supervised", "plots", "reports", "command_line"),
 )
 

@@ -6,11 +6,11 @@ from argparse import Namespace
 from collections.abc import Collection
 from types import ModuleType
 
-from bayeslab.command_line.coding import ATTRIBUTE, Reading, in_terms_of_file
-from bayeslab.command_line.csv_data import model_data, used_columns, without_missing
 from bayeslab.command_line.method_choice import chosen_method
 from bayeslab.command_line.result_text import problems, result_record, result_text
-from bayeslab.command_line.table_file import read_table
+from bayeslab.command_line.tables.coding import ATTRIBUTE, Reading, in_terms_of_file
+from bayeslab.command_line.tables.csv_data import model_data, used_columns, without_missing
+from bayeslab.command_line.tables.table_file import read_table
 
 EXIT_PROBLEMS = 3
 """The exit code of a result with which something is wrong."""

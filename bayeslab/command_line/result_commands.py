@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import ATTRIBUTE, FileCoding, common_coding, file_coding_of, in_terms_of_file
-from bayeslab.command_line.csv_data import counted, covariate_frame, mapped_columns
 from bayeslab.command_line.fit_command import EXIT_PROBLEMS
 from bayeslab.command_line.result_text import PROBABILITY, problems, result_record, result_text
-from bayeslab.command_line.table_file import TextTable, read_table
+from bayeslab.command_line.tables.coding import ATTRIBUTE, FileCoding, common_coding, file_coding_of, in_terms_of_file
+from bayeslab.command_line.tables.csv_data import counted, covariate_frame, mapped_columns
+from bayeslab.command_line.tables.table_file import TextTable, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from xarray import DataTree
+    from xarray import Dataset, DataTree
 
 NUM_DRAWS_AT_A_POINT = 4000
 """Draws of a new row from its distribution at a point, of which the mean and an interval are told."""
@@ -77,7 +78,7 @@ def compare(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     for name in others:
         if not _same_observations(trees[first], trees[name]):
             raise ValueError(f"'{name}' and '{first}' are of different data, so nothing of them can be compared")
-    if len({tree.attrs["model"] for tree in trees.values()}) == 1:
+    if all(_is_of_program(tree, trees[first]) for tree in trees.values()):
         from bayeslab.diagnostics.compare import compare_posteriors
         from bayeslab.reports.comparison_text import to_text
 
@@ -107,6 +108,8 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
         require_writable(arguments.out)
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     lecture = _lecture_of(tree, lectures)
+    if "observed_data" not in tree.children:
+        raise ValueError("the model draws nothing of single rows, so there is nothing to predict")
     try:
         data = _new_data(lecture, table, coding)
         predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if _is_point(tree) else tree)
@@ -271,6 +274,16 @@ def _same_observations(first: "DataTree", other: "DataTree") -> bool:
     )
 
 
+def _is_of_program(tree: "DataTree", other: "DataTree") -> bool:
+    """Whether two results are of one model with the same arguments, such as covariates and priors."""
+    from xarray import Dataset
+
+    mine, others = (
+        each["constant_data"].to_dataset() if "constant_data" in each.children else Dataset() for each in (tree, other)
+    )
+    return tree.attrs["model"] == other.attrs["model"] and mine.equals(others)
+
+
 def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleType], seed: int) -> "DataFrame":
     """Expected log predictive densities by leaving one row out, with those of `az.compare`."""
     from arviz_stats import compare as compare_densities
@@ -289,6 +302,27 @@ def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleTy
         predicted = predict_rows(seed, _lecture_of(tree, lectures).model, observed, tree)
         if "log_likelihood" not in predicted.children:
             raise ValueError(f"'{name}' has no density of single rows, so its predictions cannot be compared")
-        groups = {group: predicted[group].to_dataset() for group in ("posterior", "log_likelihood")}
-        with_density[name] = DataTree.from_dict(groups)
-    return compare_densities(with_density)
+        densities = _row_density(predicted["log_likelihood"].to_dataset(), name)
+        with_density[name] = DataTree.from_dict(
+            {"posterior": predicted["posterior"].to_dataset(), "log_likelihood": densities}
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # large Pareto k, of which the table has a column
+        return compare_densities(with_density)
+
+
+def _row_density(densities: "Dataset", name: str) -> "Dataset":
+    """The log densities of rows: of several sites that rows have, as features and labels, their sum.
+
+    Raises ValueError for sites that have no rows in common. name: of the result.
+    """
+    from bayeslab.prediction.class_probabilities import GIVEN_THE_REST
+
+    sites = [site for site in densities.data_vars if not str(site).endswith(GIVEN_THE_REST)]
+    if len(sites) == 1:
+        return densities[sites]
+    rows = [dim for dim in densities[sites[0]].dims if all(dim in densities[site].dims for site in sites)]
+    if len(rows) == 2:
+        raise ValueError(f"'{name}' has no density of single rows, so its predictions cannot be compared")
+    total: Any = sum(densities[site].sum([*{*densities[site].dims} - {*rows}]) for site in sites)
+    return total.to_dataset(name="all sites")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import FileCoding, file_coding_of, in_original_units
+from bayeslab.command_line.tables.coding import FileCoding, file_coding_of, in_original_units
 from bayeslab.reports.summary_cells import summary_frame, summary_text
 
 if TYPE_CHECKING:

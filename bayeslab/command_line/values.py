@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ALIKE_SIGNS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'"})
-"""For str.translate: narrow blanks and those that break no line as blanks, the typographic apostrophe as one."""
+ALIKE_SIGNS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'", "\u2212": "-"})
+"""For str.translate: narrow blanks and those that break no line as blanks, the typographic apostrophe and minus as on
+keyboards."""
 
 
 def positive_integer(text: str) -> int:

@@ -309,11 +309,26 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
         for name, sites in others:
             if (first_shape := _shape(first_sites[site])) != (shape := _shape(sites[site])):
                 raise ValueError(f"Site {site!r} has shape {first_shape} in {first!r} but {shape} in {name!r}.")
+            _refuse_other_labels(site, {first: first_sites[site], name: sites[site]})
     if not common:
         raise ValueError(f"The posteriors {list(trees)} have no continuous site in common.")
     left_out = {name: [site for site in sites if site not in common] for name, sites in continuous.items()}
     text = "; ".join(f"{name}: {', '.join(sites)}" for name, sites in left_out.items() if sites)
     return list(common if var_names is None else var_names), text
+
+
+def _refuse_other_labels(site: str, draws: Mapping[str, DataArray]) -> None:
+    """Raise ValueError where two results name the elements of a site, as columns of a table, and not the same ones."""
+    (first, ours), (other, theirs) = draws.items()
+    for dim in ours.dims:
+        own, another = (
+            {*map(str, each[dim].values)} if each[dim].dtype.kind in "OUT" else {} for each in (ours, theirs)
+        )
+        if own and another and own != another:
+            raise ValueError(
+                f"Site {site!r} has elements {sorted(own)} in {first!r} and {sorted(another)} in {other!r}: results of "
+                "other programs or data, of which az.compare compares predictions"
+            )
 
 
 def _shape(values: DataArray) -> tuple[int, ...]:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+TIMES = ("datetime64", "datetime", "date", "time", "timedelta64", "timedelta", "period")
+"""What pandas calls values that are times."""
+
 
 def checked_frame(frame: Any) -> pd.DataFrame:
     """The table with text for column names, if it is one and has rows."""
@@ -21,7 +24,11 @@ def checked_frame(frame: Any) -> pd.DataFrame:
     if frame.columns.has_duplicates:
         name = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"two columns are named {name!r}: rename one.")
-    return frame.assign(**{name: _floats(frame[name]) for name in frame.columns if _holds_number_objects(frame[name])})
+    texts = {
+        name: frame[name].astype(object) for name in frame.columns if isinstance(frame[name].dtype, pd.StringDtype)
+    }
+    numbers = {name: _floats(frame[name]) for name in frame.columns if _holds_number_objects(frame[name])}
+    return frame.assign(**numbers, **texts)
 
 
 def _holds_number_objects(column: pd.Series) -> bool:
@@ -67,7 +74,7 @@ def numbers_of(column: pd.Series, role: str) -> np.ndarray:
 def levels_of(column: pd.Series) -> pd.Series:
     """The levels of a column of text, categories or truth values, as text."""
     refuse_rows(column.isna().to_numpy(), column, "is missing")
-    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
+    if pd.api.types.infer_dtype(column) in TIMES:
         raise ValueError(f"column {column.name!r} holds times: turn them into numbers or categories.")
     return column.astype(object).map(str)
 

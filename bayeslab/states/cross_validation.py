@@ -101,7 +101,7 @@ def held_out(
             columns[:, block] = _log_mean(np.asarray(gains), tree["posterior"].sizes["chain"])
     entries = [sum(int(where.sum()) for where in names.values()) for names in parts.masks]
     names = ("log_density", "log_density_mcse", "k_hat")
-    scores = {name: ("block", column) for name, column in zip(names, columns, strict=True)}
+    scores: dict[str, Any] = {name: ("block", column) for name, column in zip(names, columns, strict=True)}
     density, _, k = columns
     if (k > MAX_RELIABLE_K).any():
         warnings.warn(
@@ -110,8 +110,8 @@ def held_out(
             "take Exact() where it applies, or more blocks",
             stacklevel=2,
         )
-    scores |= {"entries": ("block", entries)}
-    return Dataset({**scores, "log_score": density.sum(), "log_score_se": standard_error(density)})
+    scores |= {"entries": ("block", entries), "log_score": density.sum(), "log_score_se": standard_error(density)}
+    return Dataset(scores)
 
 
 def choose(

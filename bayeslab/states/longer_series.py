@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeslab.datasets.times.grid import calendar_step
 from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, read_entries
@@ -98,7 +99,9 @@ def _continued_dates(dates: Sequence[Any], number: int) -> list[Hashable]:
     last difference."""
     import pandas as pd
 
-    infer: Any = "infer" if len(dates) > 2 else None
-    index = pd.DatetimeIndex(list(dates), freq=infer)
-    step: Any = index[-1] - index[-2] if index.freq is None else index.freq
+    index = pd.DatetimeIndex(list(dates))
+    step: Any = calendar_step(index)
+    if step is None or len(pd.date_range(index[0], index[-1], freq=step)) > len(index):
+        inferred = pd.DatetimeIndex(index, freq="infer").freq if len(index) > 2 else None
+        step = inferred or index[-1] - index[-2]
     return list(pd.date_range(index[-1], periods=number + 1, freq=step)[1:])

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayeslab.command_line.coding import ATTRIBUTE, file_coding_of
 from bayeslab.command_line.main import main
 from bayeslab.command_line.method_choice import methods
 from bayeslab.command_line.result_commands import load_result
 from bayeslab.command_line.result_text import OPTIONS, advice
+from bayeslab.command_line.tables.coding import ATTRIBUTE, file_coding_of
 from bayeslab.results.saving import save
 
 ROWS = 60
@@ -184,6 +184,38 @@ def test_joined_chains_keep_how_columns_were_read(
 def test_a_result_is_compared_with_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = printed_json(["compare", str(folder / "fit.nc"), str(folder / "other.nc")], capsys)
     assert found[str(folder / "other.nc")]["mean_error_max"] < 0.15
+
+
+def test_results_of_other_columns_or_priors_are_other_models(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their predictions are compared, not their coefficients."""
+    common = ["--target", "price", "--date", "sold", "--quiet", "--draws", "4000"]
+    for name, options in (("columns", ["--drop", "dear,area"]), ("prior", ["--drop", "dear", "--set", "shrinkage=30"])):
+        out = f"{tmp_path}/{name}.nc"
+        assert main(["fit", "linear_regression", f"{folder}/houses.csv", *common, *options, "-o", out]) in (0, 3)
+        found = printed_json(["compare", f"{folder}/fit.nc", out], capsys)
+        assert found[out]["elpd"] < found[f"{folder}/fit.nc"]["elpd"]
+
+
+def test_generative_classifiers_are_compared_by_whole_rows(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"{tmp_path}/{alpha}.nc" for alpha in (1, 4)]
+    for name, alpha in zip(names, (1, 4), strict=True):
+        options = ["--target", "dear", "--drop", "price,town", "--date", "sold", "--set", f"alpha={alpha}", "--quiet"]
+        assert main(["fit", "naive_bayes_gaussian", f"{folder}/houses.csv", *options, "-o", name]) in (0, 3)
+    found = printed_json(["compare", *names], capsys)
+    assert all(row["elpd"] < 0 for row in found.values())
+
+
+def test_a_model_that_draws_no_rows_predicts_none(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--target", "dear", "--drop", "price,town", "--date", "sold", "--method", "map", "--quiet"]
+    assert main(["fit", "svm", f"{folder}/houses.csv", *options, "-o", f"{tmp_path}/svm.nc"]) in (0, 3)
+    assert main(["predict", f"{tmp_path}/svm.nc", f"{folder}/new.csv"]) == 2
+    assert "draws nothing of single rows" in capsys.readouterr().err
 
 
 def test_classes_are_predicted_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from xarray import Dataset, DataTree
 
-from bayeslab.command_line.coding import (
+from bayeslab.command_line.tables.coding import (
     ATTRIBUTE,
     DAY_FIRST,
     MONTH_FIRST,
@@ -20,9 +20,9 @@ from bayeslab.command_line.coding import (
     file_coding_of,
     in_terms_of_file,
 )
-from bayeslab.command_line.columns import column, found_out, is_levels, require_few_levels
-from bayeslab.command_line.csv_data import counted, model_data, used_columns, without_missing
-from bayeslab.command_line.table_file import TextTable, read_table
+from bayeslab.command_line.tables.columns import column, found_out, is_levels, require_few_levels
+from bayeslab.command_line.tables.csv_data import counted, model_data, used_columns, without_missing
+from bayeslab.command_line.tables.table_file import TextTable, read_table
 from bayeslab.models import hmm, linear_regression, local_level, logistic_regression, normal_gamma, poisson_regression
 
 PLAIN = "size,town,note\n1.5,x,\n-2,y,b\n3e2,x,c\n"
@@ -147,6 +147,7 @@ DOUBTS: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "American dates": (["2/13/20", "2/14/20"], {}, "dates"),
     "words": (["Jan 5, 2020", "Feb 7, 2021"], {}, "dates"),
     "times": (["12:30", "13:45"], {}, "dates or times"),
+    "dates in one number": (["20200131", "20200201", "NA", "20200202"], {}, "such as '20200131': leave .*--date a"),
     "one cell": (["1", "2", "n/a?", "3"], {}, "numbers but for 'n/a\\?' in line 4: pass --missing \"n/a\\?\""),
     "some cells": (["1", "?", "-", "3", "4", "5"], {}, "but for '\\?' in line 3, '-' in line 4"),
     "zip codes": (["01234", "9876"], {}, "codes such as 01234"),
@@ -209,6 +210,10 @@ READ: dict[str, tuple[list[str], dict[str, Any], list[Any]]] = {
     "levels of numbers": (["1", "2", "1"], {"categorical": ("a",)}, ["1", "2", "1"]),
     "codes": (["01234", "9876"], {"categorical": ("a",)}, ["01234", "9876"]),
     "dates": (["2020-03-01", "2020-02-28", ""], {"dates": {"a": None}}, [2, 0, np.nan]),
+    "dates in one number": (["20200301", "20200228"], {"dates": {"a": None}}, [2, 0]),
+    "two numbers that could be dates": (["20200301", "20200228"], {}, [20200301, 20200228]),
+    "numbers like dates": (["20200301", "20200228", "20200299"], {}, [20200301, 20200228, 20200299]),
+    "typographic minus": (["\u22121.5", "\u22122", "3"], {}, [-1.5, -2, 3]),
     "dates since": (["2020-03-01"], {"dates": {"a": "2020-01-01"}}, [60]),
     "German": (["1.3.2020", "28.2.2020"], {"dates": {"a": None}}, [2, 0]),
     "American": (["3/1/2020", "2/28/2020"], {"dates": {"a": None}}, [2, 0]),

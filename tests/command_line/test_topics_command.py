@@ -135,6 +135,7 @@ WRONG = {
     "HTML": (["a.html"], "'a.html' is HTML; expected plain texts"),
     "numbers": (["a.svm"], "'a.svm' holds no letters; expected texts, or counts of UCI"),
     "weights": (["tf.csv"], "'tf.csv' has weights as column 'tfidf' and no counts"),
+    "counts of another name": (["melted.csv"], "beside whole numbers in column 'value': name it count if these are"),
     "an empty word": (["empty.csv"], "line 3 of 'empty.csv' has no word"),
     "texts and a word": (["terms.csv"], "pass --text document if it has the texts, else give documents short names"),
     "number of topics": (["lines.txt", "-k", "0"], "'0' is no range such as 2-6"),
@@ -154,6 +155,7 @@ def test_mistakes_are_said_in_a_sentence(name: str, tmp_path: Path, capsys: Any,
         written(tmp_path / "a.html", "<!DOCTYPE html>\n<p>a ship</p>\n")
         written(tmp_path / "a.svm", "1 0.5 2\n")
         written(tmp_path / "tf.csv", "doc_id,term,tfidf\n1,ship,0.4\n2,storm,0.5\n")
+        written(tmp_path / "melted.csv", "document,word,value\n1,ship,3\n1,storm,0\n2,ship,1\n")
         written(tmp_path / "empty.csv", "document,word\n1,ship\n1,\n")
         written(tmp_path / "terms.csv", "".join(f"{row}\n" for row in ["term,document", *TERMS]))
     assert main(["topics", "-o", "out", *given, "--quiet"]) == 2

@@ -161,6 +161,12 @@ FORMS: dict[str, Callable[[], Any]] = {
     "long frame of rows": lambda: documents(
         LONG.loc[LONG.index.repeat(LONG["n"]), ["doc_id", "token"]], names=[0, 1, 2]
     ),
+    "counts by two indexes": lambda: documents(LONG.set_index(["doc_id", "token"]), names=[0, 1, 2]),
+    "a series of counts": lambda: documents(
+        LONG.rename(columns={"doc_id": "document"}).set_index(["document", "token"])["n"], names=[0, 1, 2]
+    ),
+    "nullable numbers": lambda: documents(pd.DataFrame(COUNTS).astype("Int64")),
+    "nullable numbers of two kinds": lambda: documents(pd.DataFrame(COUNTS).astype({0: "UInt8", 1: "Float64"})),
     "exchange protocol": lambda: documents(Exchanged(), names=[0, 1, 2]),
     "polars": lambda: documents(Polars(), names=[0, 1, 2]),
     "series of texts": lambda: documents(pd.Series(TEXTS)),

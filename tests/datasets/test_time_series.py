@@ -12,6 +12,7 @@ import bayeslab as bl
 from bayeslab import plots
 from bayeslab.datasets import process_data, process_times, series_data, state_space_data
 from bayeslab.models import gp_regression, local_level
+from bayeslab.states.longer_series import continue_labels
 
 NAN = np.nan
 GRIDS = {
@@ -43,6 +44,28 @@ def test_gaps_become_missing_steps(name: str) -> None:
     np.testing.assert_array_equal(data["y"].values, expected[None])
     assert data["y"].sequence.values.tolist() == ["sales"]
     assert (data["num_sequences"], data["num_steps"]) == (1, 12)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_steps_of_a_grid_go_on(name: str) -> None:
+    whole = pd.date_range("2019-01-01", periods=12, freq=GRIDS[name][0])
+    labels = whole.to_pydatetime().tolist()
+    assert continue_labels(labels[:8], 12) == labels
+
+
+def test_days_of_the_month_go_on() -> None:
+    for months in (1, 3, 12):
+        whole = pd.date_range("2020-01-15", periods=12, freq=pd.DateOffset(months=months)).to_pydatetime().tolist()
+        assert continue_labels(whole[:7], 12) == whole
+    ends = pd.date_range("2020-01-31", periods=5, freq="ME").to_pydatetime().tolist()
+    assert continue_labels(ends[:2], 5) == ends
+    odd = pd.to_datetime(["2020-01-01", "2020-02-01", "2020-05-01"]).to_pydatetime().tolist()
+    assert continue_labels(odd, 4)[3] == odd[2] + (odd[2] - odd[1])  # a month is missing there, so they are no months
+
+
+def test_narrow_numbers_of_steps_do_not_overflow() -> None:
+    found = series_data(pd.Series([1.0, 2.0], pd.Index([-100, 100], dtype="int8")))["y"]
+    assert (found["step"].values.tolist(), found.values.tolist()) == ([-100, 100], [[1.0, 2.0]])
 
 
 @pytest.mark.parametrize("dtype", ["int64", "Int64"])

@@ -70,6 +70,21 @@ def test_equal_posteriors_are_at_the_floor_of_the_distance() -> None:
     np.testing.assert_allclose(np.mean(distances), np.mean(floors), rtol=0.15)
 
 
+def test_elements_of_other_names_are_other_parameters() -> None:
+    """Named elements are matched by name, numbered ones by position."""
+    first, second = normal_tree(0), normal_tree(1)
+
+    def renamed(labels: Any) -> xr.DataTree:
+        return second.map_over_datasets(lambda each: each.assign_coords(feature=labels) if each else each)
+
+    with pytest.raises(
+        ValueError, match=r"Site 'w' has elements \['a', 'b', 'c'\] in 'x' and \['a', 'b', 'd'\] in 'y'"
+    ):
+        compare_posteriors({"x": first, "y": renamed(list("abd"))})
+    for labels in (list("cba"), [0, 1, 2]):
+        assert compare_posteriors({"x": first, "y": renamed(labels)})["mean_error_max"].max() < 0.3
+
+
 def test_distance_is_that_of_scipy() -> None:
     first, second = normal_tree(0, shape=(2, 60)), normal_tree(1, 0.3, 2.0, shape=(1, 90))
     row = compare_parameters({"a": first, "b": second}).loc[{"posterior": "b", "parameter": "s"}]

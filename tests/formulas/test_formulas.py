@@ -58,6 +58,12 @@ def test_columns_are_those_that_the_formula_says() -> None:
     np.testing.assert_array_equal(data["y"], PLOTS["y"])
 
 
+def test_texts_of_pandas_are_levels() -> None:
+    expected = regression_data(PLOTS, "y ~ x1 + site")["x"]
+    found = regression_data(PLOTS.astype({"site": "string"}), "y ~ x1 + site")["x"]
+    xr.testing.assert_equal(found, expected)
+
+
 def test_what_is_not_made_of_levels_is_standardised() -> None:
     data = regression_data(PLOTS, "y ~ x1:C(site) + watered + C(site)")
     of_levels = ["intercept", "watered", "C(site)[b]", "C(site)[c]"]
@@ -136,6 +142,14 @@ NEVER = pd.Categorical(PLOTS["site"], categories=list("abcz"))
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (
+            lambda: regression_data(changed(x1=pd.period_range("2020-01", periods=len(PLOTS), freq="M")), "y"),
+            "column 'x1' holds times",
+        ),
+        (
+            lambda: regression_data(changed(x1=pd.date_range("2020-01-01", periods=len(PLOTS)).date), "y"),
+            "column 'x1' holds times",
+        ),
         (lambda: regression_data(PLOTS, "~ x1"), "is no formula; expected 'response ~ terms'"),
         (lambda: regression_data(PLOTS, "y ~ x1 + ages"), "there is no column 'ages'; did you mean 'age'?"),
         (lambda: regression_data(PLOTS, "z ~ x1"), "there is no target column 'z'"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bayeslab.command_line.reporting.corpus_form import TEXT_COLUMNS, form_of
-from bayeslab.command_line.table_file import TextTable, read_table
+from bayeslab.command_line.tables.table_file import TextTable, read_table
 
 if TYPE_CHECKING:
     from pandas import Series
@@ -108,6 +108,12 @@ def _with_counts(frame: Any, table: TextTable) -> Any:
     weights = [name for name in frame if str(name).lower() in WEIGHTS]
     if weights and "count" not in columns:
         raise ValueError(f"'{table.path}' has weights as column '{weights[0]}' and no counts; topic models take counts")
+    others = [name for name in frame if name not in columns and all(cell.strip().isdecimal() for cell in frame[name])]
+    if others and "count" not in columns and not frame.duplicated(["document", "word"]).any():
+        raise ValueError(
+            f"'{table.path}' has each word of a document in one row, beside whole numbers in column '{others[0]}': "
+            "name it count if these are its counts, else leave it out"
+        )
     for name in ("document", "word"):
         for line, cell in zip(table.lines, frame[name], strict=True):
             if not cell.strip():

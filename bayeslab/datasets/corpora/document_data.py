@@ -18,11 +18,13 @@ from bayeslab.datasets.arguments import (
 )
 from bayeslab.datasets.corpora.document_forms import (
     are_bags,
+    as_array,
     as_frame,
     as_vocabulary,
     long_form,
     refuse_other_axes,
     refuse_text_columns,
+    with_index_as_columns,
     word_counts,
 )
 
@@ -54,7 +56,7 @@ def documents(
     """
     import pandas as pd
 
-    source, words = as_frame(source), as_vocabulary(words)
+    source, words = with_index_as_columns(as_frame(source)), as_vocabulary(words)
     if isinstance(source, pd.Series):
         source, names = list(_texts_as_words(source)), _index_names(source, names)
     if isinstance(source, pd.DataFrame) and (renamed := long_form(source)) is not None:
@@ -129,7 +131,7 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     refuse_other_axes(source)
     refuse_text_columns(source)
     rows, columns = _axis_names(source)
-    values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
+    values = source.tocoo() if hasattr(source, "tocoo") else as_array(source)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"the matrix of counts holds {values.dtype}; expected whole numbers from 0")
     if np.ma.isMaskedArray(source) and np.ma.getmaskarray(source).any():

@@ -50,6 +50,29 @@ def as_frame(source: Any) -> Any:
     return source
 
 
+def with_index_as_columns(source: Any) -> Any:
+    """A table or a column of counts whose rows are named by document and word, with these as columns; anything else as
+    it is."""
+    import pandas as pd
+
+    if not isinstance(source, pd.DataFrame | pd.Series) or not isinstance(source.index, pd.MultiIndex):
+        return source
+    names = source.index.to_frame().columns
+    if source.index.nlevels != 2 or long_form_columns(pd.DataFrame(columns=names)) is None:
+        return source
+    return (source.rename("count") if isinstance(source, pd.Series) else source).reset_index()
+
+
+def as_array(matrix: Any) -> np.ndarray:
+    """A matrix as an array; of types of pandas with a value for what is missing, this is NaN."""
+    import pandas as pd
+
+    values = np.asarray(matrix)
+    if values.dtype.kind == "O" and all(map(pd.api.types.is_numeric_dtype, getattr(matrix, "dtypes", [object]))):
+        return matrix.to_numpy(float, na_value=np.nan)
+    return values
+
+
 def long_form(frame: pd.DataFrame) -> pd.DataFrame | None:
     """A table with columns document, word and perhaps count, from one that calls them so; None for another table.
 

@@ -45,20 +45,28 @@ def regular_grid(times: Times, freq: str | None) -> tuple[Times, Times]:
     if not isinstance(times, pd.DatetimeIndex):
         if freq is not None:
             raise ValueError(f"freq is {freq!r}, but times are whole numbers, whose step is found; leave it out")
-        step = int(np.gcd.reduce(np.diff(times.to_numpy()))) if len(times) > 1 else 1
+        step = int(np.gcd.reduce(np.diff(times.to_numpy().astype(np.int64)))) if len(times) > 1 else 1
         _refuse_empty_grid(times, (int(times[-1]) - int(times[0])) // step + 1)
         return pd.RangeIndex(int(times[0]), int(times[-1]) + 1, step), times
     if freq is not None:
         return _given_grid(times, freq)
-    candidates: list[Any] = [*_candidates(times), *_same_days(times)]
-    for candidate in candidates:
-        grid = pd.date_range(times[0], times[-1], freq=candidate)
-        if len(grid) and times.isin(grid).all():
-            return grid, times
+    if (calendar := calendar_step(times)) is not None:
+        return pd.date_range(times[0], times[-1], freq=calendar), times
     moments = times.to_numpy().astype("datetime64[ns]").astype(np.int64)
     step = int(np.gcd.reduce(np.diff(moments))) if len(times) > 1 else 1
     _refuse_empty_grid(times, int(moments[-1] - moments[0]) // step + 1)
     return pd.date_range(times[0], times[-1], freq=pd.Timedelta(step, "ns")), times
+
+
+def calendar_step(times: pd.DatetimeIndex) -> Any:
+    """The coarsest step of the calendar on whose grid all times are, a frequency of pandas or an offset; or None."""
+    import pandas as pd
+
+    for candidate in _candidates(times):
+        grid = pd.date_range(times[0], times[-1], freq=candidate)
+        if len(grid) and times.isin(grid).all():
+            return candidate
+    return None
 
 
 def _given_grid(times: pd.DatetimeIndex, freq: str) -> tuple[Times, Times]:
@@ -79,7 +87,7 @@ def _given_grid(times: pd.DatetimeIndex, freq: str) -> tuple[Times, Times]:
     return pd.period_range(periods[0], periods[-1]).to_timestamp(), periods.to_timestamp()
 
 
-def _candidates(times: pd.DatetimeIndex) -> list[str]:
+def _candidates(times: pd.DatetimeIndex) -> list[Any]:
     """Frequencies of the calendar that the times could have, the coarsest first."""
     if (times != times.normalize()).any() or len(times) < 2:
         return []
@@ -87,18 +95,19 @@ def _candidates(times: pd.DatetimeIndex) -> list[str]:
     ends = {"S": bool((times.day == 1).all()), "E": bool(times.is_month_end.all())}
     aliases = [f"{unit}{end}" for unit in ("Y", "Q", "M") for end in ends if ends[end]]
     aliases = [name if name.startswith("M") else f"{name}-{month}" for name in aliases]
+    steps: list[Any] = [*aliases, *_same_days(times)]
     if (times.day_of_week == times[0].day_of_week).all():
-        aliases.append(f"W-{DAY_NAMES[times[0].day_of_week]}")
+        steps.append(f"W-{DAY_NAMES[times[0].day_of_week]}")
     if (times.day_of_week < 5).all() and (times[-1] - times[0]).days >= 7:
-        aliases.append("B")
-    return aliases
+        steps.append("B")
+    return steps
 
 
 def _same_days(times: pd.DatetimeIndex) -> list[pd.DateOffset]:
     """Years, quarters and months where all times have the same day of the month, which every month has."""
     import pandas as pd
 
-    if len(times) < 3 or (times != times.normalize()).any() or times[0].day > 28 or (times.day != times[0].day).any():
+    if len(times) < 3 or times[0].day > 28 or (times.day != times[0].day).any():
         return []
     return [pd.DateOffset(months=months) for months in (12, 3, 1)]
 

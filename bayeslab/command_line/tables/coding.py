@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.table_file import TextTable
+from bayeslab.command_line.tables.table_file import TextTable
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayeslab.command_line.coding import FileCoding, Reading
-from bayeslab.command_line.columns import (
+from bayeslab.command_line.tables.coding import FileCoding, Reading
+from bayeslab.command_line.tables.columns import (
     column,
     first_day,
     found_out,
@@ -17,7 +17,7 @@ from bayeslab.command_line.columns import (
     require_few_levels,
     require_known,
 )
-from bayeslab.command_line.table_file import TextTable
+from bayeslab.command_line.tables.table_file import TextTable
 from bayeslab.command_line.values import number_or_list
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.binding import bind, suggestion

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import DAY_FIRST, MONTH_FIRST, Reading
-from bayeslab.command_line.table_file import TextTable
+from bayeslab.command_line.tables.coding import DAY_FIRST, MONTH_FIRST, Reading
+from bayeslab.command_line.tables.dates import days_of, is_day_first, refuse_dates
+from bayeslab.command_line.tables.table_file import TextTable, line_of
 from bayeslab.command_line.values import ALIKE_SIGNS
 from bayeslab.programs.binding import suggestion
 
@@ -20,18 +21,6 @@ MAX_LEVELS = 20
 """The most levels of a column that is taken for one of levels unless it is said to be one."""
 MAX_CELLS_NAMED = 3
 """The most cells that a message names."""
-
-DATE_PATTERN = re.compile(
-    r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z| ?[+-]\d{2}:?\d{2})?"
-    r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( \d{1,2}:\d{2}(:\d{2})?)?"
-    r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?"
-    r"|\d{1,2}[ -]?[A-Za-z]{3,9}\.?[ -]?,?\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
-)
-"""A date, a time or both, as people and programs write them."""
-ISO_DATE_PATTERN = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?")
-"""A date that begins with its year."""
-DAY_MONTH_PATTERN = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
-"""A date of day and month, or month and day, and year."""
 LEADING_ZERO_PATTERN = re.compile(r"[+-]?0\d+")
 """A whole number with a zero in front, as codes have it."""
 THOUSANDS_PATTERN = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -69,10 +58,10 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
     if name in reading.categorical:
         return pandas.Series(_without(cells, is_missing), index, dtype=object, name=name)
     if name in reading.dates:
-        return pandas.Series(_days(table, name, cells, is_missing, reading), index, name=name)
+        return pandas.Series(days_of(table, name, cells, is_missing, reading), index, name=name)
     numbers = _numbers(table, name, cells, is_missing, reading)
     is_number = ~np.isnan(numbers)
-    _refuse_dates(table, name, cells[~is_missing & ~is_number], int((~is_missing).sum()))
+    refuse_dates(table, name, cells[~is_missing], is_number[~is_missing])
     _refuse_lost_digits(table, name, cells, numbers)
     wrong = ~is_number & ~is_missing
     _refuse_units(table, name, cells, wrong)
@@ -95,7 +84,7 @@ def found_out(table: TextTable, names: Iterable[str], reading: Reading) -> dict[
     for name in names:
         cells, is_missing = _cells(table, name, reading)
         if name in reading.dates:
-            if (day_first := _is_day_first(table, name, cells, cells[~is_missing], reading)) is not None:
+            if (day_first := is_day_first(table, name, cells, cells[~is_missing], reading)) is not None:
                 found[name] = DAY_FIRST if day_first else MONTH_FIRST
         else:
             decimal, thousands = _signs(table, name, cells, cells[~is_missing], reading)
@@ -172,7 +161,7 @@ def _signs(table: TextTable, name: str, cells: Any, present: Any, reading: Readi
     if with_commas and is_grouped:
         ways = "--thousands , if its commas set thousands apart, or --decimal , if they are decimal"
         raise ValueError(
-            f"column '{name}' holds {with_commas[0]!r} in line {_line(table, cells, with_commas[0])}: pass "
+            f"column '{name}' holds {with_commas[0]!r} in line {line_of(table, cells, with_commas[0])}: pass "
             f"{ways if is_decimal else '--thousands ,'}"
         )
     return "", ""
@@ -191,8 +180,8 @@ def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present
         return
     if known == "," and (table.separator != "," or len(table.columns) == 1):
         raise ValueError(
-            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])}, and had "
-            "decimal commas in the table of the fit; write its numbers as there"
+            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {line_of(table, cells, points[0])}, and "
+            "had decimal commas in the table of the fit; write its numbers as there"
         )
     if table.separator == ",":
         return
@@ -200,27 +189,16 @@ def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present
         commas = [cell.strip() for cell in column_cells if "," in cell]
         if commas and all(map(DECIMAL_COMMA_PATTERN.fullmatch, commas)):
             raise ValueError(
-                f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])}, and "
-                f"column '{other}' has decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points "
-                f"set thousands apart, or --drop {name}"
+                f"column '{name}' of '{table.path}' holds {points[0]!r} in line {line_of(table, cells, points[0])}, "
+                f"and column '{other}' has decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if "
+                f"points set thousands apart, or --drop {name}"
             )
     whole = [abs(int(cell)) for cell in present if known != "." and WHOLE_PATTERN.fullmatch(cell)]
     if whole and min(whole) >= 100 and max(abs(float(cell)) for cell in points if cell.count(".") == 1) < min(whole):
         raise ValueError(
-            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])} beside "
+            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {line_of(table, cells, points[0])} beside "
             f"whole numbers of {min(whole)} and more: pass --thousands . if points set thousands apart, or --decimal . "
             "if they are decimal"
-        )
-
-
-def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:
-    """Raise ValueError where most of the cells are dates."""
-    dates = [text for text in texts if DATE_PATTERN.fullmatch(text)]
-    if dates and 2 * len(dates) >= total:
-        raise ValueError(
-            f"column '{name}' of '{table.path}' holds dates or times such as {dates[0]!r}: leave it out with "
-            f"--drop {name}, make it days since its first with --date {name}, or take it as levels with "
-            f"--categorical {name}"
         )
 
 
@@ -245,7 +223,7 @@ def _refuse_units(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
     if wrong.any() and all(map(UNIT_PATTERN.fullmatch, cells[wrong])):
         cell = cells[wrong][0]
         raise ValueError(
-            f"column '{name}' of '{table.path}' holds {cell!r} in line {_line(table, cells, cell)}, a number with a "
+            f"column '{name}' of '{table.path}' holds {cell!r} in line {line_of(table, cells, cell)}, a number with a "
             f"sign: write it without, leave the column out with --drop {name}, or take it as levels with "
             f"--categorical {name}"
         )
@@ -260,7 +238,7 @@ def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None
         cell = cells[wrong][0]
         decimal = " --decimal ," if any("," in each for each in cells[wrong]) else ""
         raise ValueError(
-            f"column '{name}' of '{table.path}' holds {cell!r} in line {_line(table, cells, cell)}: pass --thousands "
+            f"column '{name}' of '{table.path}' holds {cell!r} in line {line_of(table, cells, cell)}: pass --thousands "
             f'"{sign}"{decimal} if thousands are set apart so'
         )
 
@@ -281,55 +259,6 @@ def _some_cells(table: TextTable, name: str, cells: Any, wrong: Any, reading: Re
     )
 
 
-def _is_day_first(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> bool | None:
-    """Whether dates begin with the day, else with the month; None where some begin with the year.
-
-    Raises ValueError where nothing tells, or where it is another order than that of the fit.
-    """
-    pairs = [DAY_MONTH_PATTERN.fullmatch(cell) for cell in present]
-    if not all(pairs) or not pairs:
-        return None
-    first, second = (np.array([int(pair[place]) for pair in pairs if pair]) for place in (1, 2))
-    known = reading.found.get(name)
-    for order, numbers in ((MONTH_FIRST, first), (DAY_FIRST, second)):
-        if known == order and numbers.max() > 12 and "." not in present[0]:
-            cell = present[int(numbers.argmax())]
-            raise ValueError(
-                f"column '{name}' of '{table.path}' has {cell!r} in line {_line(table, cells, cell)}, but dates with "
-                f"the {order} in the table of the fit; write them as 2020-12-31"
-            )
-    if first.max() > 12 or "." in present[0]:
-        return True
-    if second.max() <= 12 and not known:
-        raise ValueError(
-            f"the dates of column '{name}', such as {present[0]!r}, have day and month in an order that nothing "
-            "tells; write them as 2020-12-31"
-        )
-    return known == DAY_FIRST
-
-
-def _days(table: TextTable, name: str, cells: Any, is_missing: Any, reading: Reading) -> np.ndarray:
-    """Dates as days since the origin, or else the first of them. Raises ValueError that names a cell that is none."""
-    import pandas
-
-    present, origin = cells[~is_missing], reading.dates[name]
-    if (day_first := _is_day_first(table, name, cells, present, reading)) is not None:
-        times = pandas.to_datetime(pandas.Series(present), dayfirst=day_first, errors="coerce")
-    else:
-        iso = [cell if ISO_DATE_PATTERN.fullmatch(cell) else "" for cell in present]
-        texts = pandas.Series([text.replace("/", "-") for text in iso], dtype=object)
-        times = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
-    if times.isna().any():
-        cell = present[int(times.isna().to_numpy().argmax())]
-        raise ValueError(
-            f"column '{name}' has {cell!r} in line {_line(table, cells, cell)}; expected a date as 2020-12-31"
-        )
-    start = pandas.Timestamp(origin) if origin else times.min()
-    days = np.full(len(cells), np.nan)
-    days[~is_missing] = ((times - start) / pandas.Timedelta(days=1)).to_numpy(float)
-    return days
-
-
 def first_day(table: TextTable, name: str, reading: Reading) -> str:
     """The day from which the days of a column of dates are counted, as text."""
     import pandas
@@ -340,8 +269,3 @@ def first_day(table: TextTable, name: str, reading: Reading) -> str:
     since = column(table, name, Reading(reading.missing, dates={name: known}))
     first = pandas.Timestamp(known) + pandas.Timedelta(days=float(since.min()))
     return str(first).removesuffix(" 00:00:00")
-
-
-def _line(table: TextTable, cells: Any, cell: str) -> int:
-    """The line of the first row with this cell."""
-    return table.lines[int(np.flatnonzero(cells == cell)[0])]

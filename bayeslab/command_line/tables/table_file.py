@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bayeslab.datasets.files.text import beside_cut_cell, read_text
 
@@ -181,3 +183,8 @@ def _check_header(path: Path, header: list[str], line: int, cells: list[list[str
         if header.index(name) != place:
             where = f"columns {header.index(name) + 1} and {place + 1}"
             raise ValueError(f"line {line} of '{path}' has the name '{name}' twice, for {where}; rename one")
+
+
+def line_of(table: TextTable, cells: Any, cell: str) -> int:
+    """The line of the first row with this cell."""
+    return table.lines[int(np.flatnonzero(cells == cell)[0])]
