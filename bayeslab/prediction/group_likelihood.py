@@ -113,9 +113,14 @@ def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: 
             if plate.name == name
         }
         if set(axes) != set(shapes):
-            known = sorted({plate.name for site in shapes for plate in bound.sites[site].plates} | set(entries))
+            if axes:
+                outside = next(site for site in shapes if site not in axes)
+                raise ValueError(f"groups='{name}' is a plate that observed site '{outside}' is not in; all have to be")
+            plates = set.intersection(*({plate.name for plate in bound.sites[site].plates} for site in shapes))
+            known = sorted(plates | {each for each in entries if {*shapes.values()} == {np.shape(entries[each].value)}})
             raise ValueError(
-                f"groups='{name}' is neither a plate of all observed sites nor an entry of the data; known are {known}"
+                f"groups='{name}' is neither a plate of all observed sites nor an entry of the data with their shape; "
+                f"known are {known}"
             )
         size = next(shape[axes[site]] for site, shape in shapes.items())
         given = coordinates(bound, entries).get(name, range(size))

@@ -51,8 +51,10 @@ def test_texts_on_lines_are_read(tmp_path: Path, end: str, encoding: str) -> Non
 
 
 def test_a_folder_of_texts_is_read(tmp_path: Path) -> None:
-    """Also what is below and compressed; other files are passed over."""
+    """Also what is below and compressed; other files, and hidden ones, are passed over."""
     (tmp_path / "old").mkdir()
+    (tmp_path / ".copies").mkdir()
+    written(tmp_path / ".copies" / "b.txt", TEXTS[0])
     written(tmp_path / "b.txt", TEXTS[0])
     written(tmp_path / "old" / "a.TXT", TEXTS[1])
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(TEXTS[2].encode()))

@@ -150,6 +150,17 @@ def test_what_cannot_be_left_out_by_groups_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             bl.log_likelihood(overdispersed, data, tree, groups)
+    two_plates = {"first": np.zeros(2), "second": np.zeros(3)}
+
+    def pair(first: Any, second: Any) -> None:
+        mean = numpyro.sample("mean", dist.Normal())
+        for name, values in (("first", first), ("second", second)):
+            with numpyro.plate(f"of {name}", len(values)):
+                numpyro.sample(name, dist.Normal(mean, 1.0), obs=values)
+
+    tree_of_two = bl.fit(0, pair, two_plates, bl.Exact(10), progress=False)
+    with pytest.raises(ValueError, match="'of first' is a plate that observed site 'second' is not in"):
+        bl.log_likelihood(pair, two_plates, tree_of_two, "of first")
     with pytest.raises(ValueError, match="these are others"):
         bl.log_likelihood(overdispersed, {"county": COUNTY, "score": SCORES + 1}, tree, "county")
 

@@ -45,7 +45,11 @@ def texts_and_notes(path: str | PathLike[str], encoding: str | None = None) -> t
 
 def _texts_of_folder(path: Path, encoding: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """The texts of a folder by the paths of their files, and sentences on how many files are not plain UTF-8."""
-    files = sorted(file for file in path.rglob("*") if plain_suffix(file) == ".txt" and file.is_file())
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if plain_suffix(file) == ".txt" and file.is_file() and not _is_hidden(file.relative_to(path))
+    )
     if not files:
         raise ValueError(f"the folder '{path}' has no file whose name ends in .txt; expected one for each document.")
     texts, occurrences = {}, Counter[str]()
@@ -53,6 +57,11 @@ def _texts_of_folder(path: Path, encoding: str | None) -> tuple[dict[str, str], 
         texts[file.relative_to(path).as_posix()], notes = read_text(file, encoding)
         occurrences.update(notes)
     return texts, tuple(f"of {number} of {len(files)} files {note}" for note, number in occurrences.items())
+
+
+def _is_hidden(file: Path) -> bool:
+    """Whether a file, or a folder that it is in, begins with a dot, as those that programs keep for themselves."""
+    return any(part.startswith(".") for part in file.parts)
 
 
 def plain_suffix(path: Path) -> str:
