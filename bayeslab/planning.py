@@ -227,7 +227,8 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     """Whether discrete sites are better summed over than drawn: few other sites, and no labels of like components.
 
     Labels that select among components which may be exchanged, or but for the order of a stick, stay with Gibbs
-    sampling, which is fast and mixes no worse between their modes.
+    sampling, which is fast and mixes no worse between their modes. So do those that the prior of Normal sites depends
+    on, as a spike and a slab: Gibbs sampling draws them with these integrated out.
     closed: whether every site has a conditional in closed form.
     """
     bound = analysis.bound
@@ -236,6 +237,9 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     joint_rules = [field.jointly.rule for field in analysis.discrete_fields]
     if any(rule is None or rule.field is None or rule.field.chain is None for rule in joint_rules):
         return False  # sites that meet other than in chains have sweeps of their own
+    discrete = {name for name in bound.latent if bound.sites[name].is_discrete}
+    if any(rule.family.is_normal and terms(bound).priors[rule.site].depends & discrete for rule in analysis.rules):
+        return False  # modes of several widths, between which chains do not move
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
     largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
     if not 0 < size <= largest or summation_cost(bound) > MAX_ELIMINATION_COST:
