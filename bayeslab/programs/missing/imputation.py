@@ -17,6 +17,8 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.handlers.subsampling import PREFIX, SUFFIX
+from bayeslab.programs.missing.element_supports import ElementsBesidePlates, once
 from bayeslab.programs.missing.gaps import scattered
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements, without_mask
@@ -43,6 +45,8 @@ class ImputationHandler(Messenger):
         name = str(msg.get("name"))
         if msg["type"] == "control_flow":
             _split_in_steps(msg, self.present, self.unmasked)
+        if msg["type"] == "sample" and name in {f"{PREFIX}{site}{SUFFIX}" for site in self.gaps}:
+            msg |= {"fn": once(msg["fn"]), "cond_indep_stack": [], "scale": None, "plate_to_scale": {}}
         if msg["type"] != "sample" or name not in self.present:
             return
         fn, present = msg["fn"], self.present[name]
@@ -55,7 +59,11 @@ class ImputationHandler(Messenger):
         msg |= {"value": None, "is_observed": False}
         fn = without_mask(fn) if name in self.unmasked else fn
         if name in self.gaps:
-            msg |= {"fn": elements_at(fn, self.gaps[name]), "cond_indep_stack": []}
+            elements = elements_at(fn, self.gaps[name])
+            msg |= {
+                "fn": ElementsBesidePlates(elements) if msg["cond_indep_stack"] else elements,
+                "cond_indep_stack": [],
+            }
         else:
             msg["fn"] = with_own_elements(fn, present, given)
 
