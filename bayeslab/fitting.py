@@ -276,7 +276,7 @@ def _check_draws(sampler: Sampler, bound: Bound, run: Run) -> None:
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
     sampler.check_draws(bound, run.draws)
-    check_draws(bound, sampler.conditionals, run.draws.samples, run.data)
+    check_draws(*sampler.form_of_conditionals(bound, run.draws.samples), sampler.conditionals, run.data)
 
 
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:

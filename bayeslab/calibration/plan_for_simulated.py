@@ -68,7 +68,8 @@ def _drawn(key: Array, bound: Bound, known: Values) -> Values:
 def _holds(sampler: Sampler, bound: Bound, latent: Values) -> bool:
     """Whether the rules of a sampler hold for some data, at values of the latent sites."""
     try:
-        check_draws(bound, sampler.conditionals, {name: value[None, None] for name, value in latent.items()})
+        values = {name: value[None, None] for name, value in latent.items()}
+        check_draws(*sampler.form_of_conditionals(bound, values), sampler.conditionals)
     except FalseConditional:
         return False
     return True

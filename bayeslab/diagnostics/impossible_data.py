@@ -1,6 +1,8 @@
 """Refusals of data that are impossible under a program, or of which there are none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,15 +67,30 @@ def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> 
             )
 
 
-def _raise_impossible_sites(bound: Bound) -> None:
-    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points, or else at most."""
+def _at_points(bound: Bound, look: Callable[[dict[str, Any]], dict[Any, Array]]) -> dict[Any, np.ndarray]:
+    """What is seen of the trace of a program at 50 points near the middle of supports, and at as many from the prior
+    where it can be drawn from."""
 
-    def densities(key: Array) -> dict[str, Array]:
-        model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
-        sites = trace(model).get_trace()
+    def at_middle(key: Array) -> dict[Any, Array]:
+        return look(trace(substitute(seed(bound.program, key), substitute_fn=init_inside_support)).get_trace())
+
+    def at_prior(key: Array) -> dict[Any, Array]:
+        return look(trace(seed(bound.program, key)).get_trace())
+
+    keys = jax.random.split(jax.random.PRNGKey(0), 50)
+    seen = [jax.jit(jax.vmap(at_middle))(keys)]
+    with suppress(NotImplementedError, ValueError, TypeError):  # an improper prior, or a part of it, has no sampler
+        seen.append(jax.jit(jax.vmap(at_prior))(keys))
+    return {name: np.concatenate([each[name] for each in seen]) for name in seen[0]}
+
+
+def _raise_impossible_sites(bound: Bound) -> None:
+    """Raises ValueError with the sites whose density is zero or undefined at all of 100 points, or else at most."""
+
+    def densities(sites: dict[str, Any]) -> dict[str, Array]:
         return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
 
-    log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
+    log_densities = _at_points(bound, densities)
     shares = {name: np.isfinite(values).mean() for name, values in log_densities.items()}
     guilty, tried = [name for name, share in shares.items() if share == 0], "every point tried"
     if not guilty and (guilty := [name for name, share in shares.items() if share < 0.5]):
@@ -104,9 +121,7 @@ def _wrong_parameter(bound: Bound, sites: list[str]) -> str:
         if fact.site in sites and fact.reached_by("latent") and not fact.name.startswith("_")
     }
 
-    def broken(key: Array) -> dict[tuple[str, str], Array]:
-        model = substitute(seed(plain.program, key), substitute_fn=init_inside_support)
-        trace_of_run = trace(model).get_trace()
+    def broken(trace_of_run: dict[str, Any]) -> dict[tuple[str, str], Array]:
         violated = {}
         for site, name in facts:
             family = innermost_distribution(trace_of_run[site]["fn"])
@@ -115,8 +130,7 @@ def _wrong_parameter(bound: Bound, sites: list[str]) -> str:
                 violated[site, name] = ~((family.arg_constraints[name](value)).all() & jnp.isfinite(value).all())
         return violated
 
-    by_point = jax.jit(jax.vmap(broken))(jax.random.split(jax.random.PRNGKey(0), 50))
-    always = [place for place, broken_at in by_point.items() if np.asarray(broken_at).all()]
+    always = [place for place, broken_at in _at_points(plain, broken).items() if broken_at.all()]
     if not always:
         return ""
     fact = facts[always[0]]

@@ -163,6 +163,10 @@ class Sampler:
     def check_draws(self, bound: Bound, draws: Draws) -> None:
         """Raise where draws are not of the posterior, for samplers that rest on no conditional."""
 
+    def form_of_conditionals(self, bound: Bound, samples: dict[str, Any]) -> tuple[Bound, dict[str, Any]]:
+        """The form of the program that `conditionals` are of, and draws (chain, draw, *site) as it has them."""
+        return bound, samples
+
 
 @dataclass(frozen=True)
 class SamplerWrapper(Sampler):
@@ -235,6 +239,9 @@ class SamplerWrapper(Sampler):
 
     def check_draws(self, bound: Bound, draws: Draws) -> None:
         self.inner.check_draws(bound, draws)
+
+    def form_of_conditionals(self, bound: Bound, samples: dict[str, Any]) -> tuple[Bound, dict[str, Any]]:
+        return self.inner.form_of_conditionals(bound, samples)
 
 
 @runtime_checkable

@@ -47,14 +47,14 @@ def conditionals_of_blocks(bound: Bound, blocks: Sequence[Sequence[Rule]]) -> Co
 
 def check_draws(
     bound: Bound,
-    get_conditionals: Callable[[Bound], Conditionals],
     draws: Mapping[str, Array | np.ndarray],
+    get_conditionals: Callable[[Bound], Conditionals],
     data: Any = None,
 ) -> None:
     """Raises FalseConditional where a rule does not hold at a draw, or statistics are not those of the rows.
 
-    get_conditionals: from the Bound in double precision to what its draws rest on.
-    draws: by site, (chain, draw, *site). data: what the sampler was given in place of the Bound.
+    draws: by site, (chain, draw, *site). get_conditionals: from the Bound in double precision to what its draws rest
+    on. data: what the sampler was given in place of the Bound.
     Where draws lack a latent site, nothing is looked at.
     """
     plain = bound.plain

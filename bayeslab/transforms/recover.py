@@ -47,9 +47,8 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * draws)
         drawn = jax.device_get(recovered_draws(keys, collapsed_bound, flat))
         shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
-        check_draws(
-            bound, partial(conditionals_of_blocks, blocks=[elimination_rules(collapsed_bound)]), present | shaped
-        )
+        rules = elimination_rules(collapsed_bound)
+        check_draws(bound, present | shaped, partial(conditionals_of_blocks, blocks=[rules]))
         added = to_datatree({"posterior": shaped}, bound, read_entries(data))["posterior"].to_dataset()
     added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
     result = tree.copy()

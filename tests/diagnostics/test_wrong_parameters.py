@@ -3,9 +3,11 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.scipy.stats import norm
 
 import bayeslab as bl
 from bayeslab.diagnostics.impossible_data import _raise_impossible_sites
@@ -42,6 +44,26 @@ def test_parameters_that_are_right_are_not_blamed() -> None:
     """The data are impossible, and no parameter is why."""
     with pytest.raises(ValueError, match="the density of site 'y' is zero or not a number at every point tried"):
         _raise_impossible_sites(bl.bind(far_away, {"y": Y}))
+
+
+def ordinal(y: Any) -> None:
+    """Thresholds whose differences are probabilities, most often: Kruschke, Doing Bayesian Data Analysis, 23."""
+    mu, sigma = numpyro.sample("mu", dist.Normal(3.0, 5.0)), numpyro.sample("sigma", dist.Uniform(0.005, 10.0))
+    inner = numpyro.sample("inner", dist.Normal(jnp.array([2.5, 3.5]), 0.5).to_event(1))
+    below = norm.cdf((jnp.concatenate([jnp.array([1.5]), inner, jnp.array([4.5])]) - mu) / sigma)
+    probs = jnp.concatenate([below[:1], jnp.maximum(0.0, jnp.diff(below)), 1 - below[-1:]])
+    with numpyro.plate("row", len(y)):
+        numpyro.sample("y", dist.Categorical(probs), obs=y)
+
+
+def test_parameters_that_are_right_where_the_prior_is_are_not_blamed() -> None:
+    """No point near the middle of supports has thresholds in their order; chains start nevertheless, for every key."""
+    y = np.array([0, 1, 1, 3, 4, 2])
+    with pytest.raises(ValueError, match="of site .y. is zero or not a number at most points tried"):
+        _raise_impossible_sites(bl.bind(ordinal, {"y": y}))
+    for key in range(3):
+        tree = bl.fit(key, ordinal, {"y": y}, bl.NUTS(num_warmup=100, num_samples=20, num_chains=4), progress=False)
+        assert np.isfinite(tree.sample_stats["lp"]).all()
 
 
 @pytest.mark.parametrize("number", [0, -1])

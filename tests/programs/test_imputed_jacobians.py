@@ -1,8 +1,9 @@
-"""Missing elements of sites with a bounded support, within plates: their Jacobian is counted once."""
+"""Missing elements that are moved by themselves: their Jacobian within plates, and rules beside missing labels."""
 
 from collections.abc import Callable
 from typing import Any
 
+import arviz_stats
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy import stats
 
 import bayeslab as bl
 from bayeslab.methods.wrappers.imputed import gaps_of
@@ -93,4 +95,31 @@ def test_missing_bounded_covariates_have_their_posterior() -> None:
             mass = grid * np.exp(-grid - 0.5 * (y[place] - grid**2) ** 2)
             draws = tree.posterior["d"][..., place]
             error = float(draws.mean()) - (grid * mass).sum() / mass.sum()
-            assert abs(error) < 5 * float(draws.std()) / np.sqrt(float(draws.azstats.ess()))
+            assert abs(error) < 5 * float(draws.std()) / np.sqrt(float(arviz_stats.ess(tree)["d"][place]))
+
+
+def earnings(sex: Any, schooling: Any, earned: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", len(sex)):
+        is_woman = numpyro.sample("sex", dist.Bernoulli(0.4), obs=sex)
+        years = numpyro.sample("schooling", dist.Normal(1.0 * is_woman, 1.0), obs=schooling)
+        numpyro.sample("earned", dist.Normal(slope * years + is_woman, 0.5), obs=earned)
+
+
+def test_a_row_may_lack_a_label_and_a_number() -> None:
+    """Against sums over the labels, the number integrated out in closed form, on a grid of slopes."""
+    sex, years = np.array([0.0, 1.0, NAN, 1.0]), np.array([0.1, 0.9, NAN, -0.3])
+    earned, slopes = np.array([0.2, 1.8, 0.4, 1.1]), np.linspace(-4, 4, 4001)
+    log_mass = stats.norm.logpdf(slopes)
+    for place in (0, 1, 3):
+        log_mass += stats.norm.logpdf(earned[place], slopes * years[place] + sex[place], 0.5)
+    both = [
+        share * stats.norm.pdf(earned[2], slopes * label + label, np.hypot(slopes, 0.5))
+        for label, share in ((0, 0.6), (1, 0.4))
+    ]
+    mass = np.exp(log_mass) * sum(both)
+    right = (slopes * mass).sum() / mass.sum()
+    data = {"sex": sex, "schooling": years, "earned": earned}
+    tree = bl.fit(0, earnings, data, bl.NUTS(num_warmup=300, num_samples=1000, num_chains=2), progress=False)
+    draws = tree.posterior["slope"]
+    assert abs(float(draws.mean()) - right) < 4 * float(draws.std()) / np.sqrt(float(arviz_stats.ess(tree)["slope"]))

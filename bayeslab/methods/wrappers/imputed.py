@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -84,3 +85,14 @@ class ImputedSampler(SamplerWrapper):
             if gaps.site in samples
         }
         return self.inner.convergence_verdict(state, data.inner, samples | missing)
+
+    def form_of_conditionals(self, bound: Bound, samples: dict[str, Any]) -> tuple[Bound, dict[str, Any]]:
+        without = without_given_elements(bound, self.gaps)
+        missing = {
+            gaps.site: np.stack(
+                [without_given(gaps, without.gaps[gaps.site], jnp.asarray(chain)) for chain in samples[gaps.site]]
+            )
+            for gaps in self.gaps
+            if gaps.site in samples
+        }
+        return self.inner.form_of_conditionals(without, samples | missing)
