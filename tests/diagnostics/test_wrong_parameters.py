@@ -59,7 +59,7 @@ def ordinal(y: Any) -> None:
 def test_parameters_that_are_right_where_the_prior_is_are_not_blamed() -> None:
     """No point near the middle of supports has thresholds in their order; chains start nevertheless, for every key."""
     y = np.array([0, 1, 1, 3, 4, 2])
-    with pytest.raises(ValueError, match="of site .y. is zero or not a number at most points tried"):
+    with pytest.raises(ValueError, match=r"of site .y. is zero or not a number at most points tried"):
         _raise_impossible_sites(bl.bind(ordinal, {"y": y}))
     for key in range(3):
         tree = bl.fit(key, ordinal, {"y": y}, bl.NUTS(num_warmup=100, num_samples=20, num_chains=4), progress=False)
