@@ -88,7 +88,7 @@ def held_out(
     keys = jax.random.split(raw_key(key), blocks)
     log_evidence = np.nan
     if isinstance(method, Exact) and not is_weighted:
-        log_evidence = fit(keys[0], masked, data, method, progress=False).attrs["log_evidence"]
+        log_evidence = fit(keys[0], masked, data, method, progress=False).attrs.get("log_evidence", np.nan)
     columns = np.empty((3, blocks))
     for block, training_data in enumerate(rest):
         tree = fit(keys[block], masked, training_data, method, progress=False)
@@ -200,6 +200,8 @@ def _log_mean(log_values: np.ndarray, num_chains: int) -> tuple[float, float, fl
     from xarray import DataArray
 
     log_mean = float(logsumexp(log_values) - np.log(len(log_values)))
+    if not np.isfinite(log_mean):
+        return log_mean, np.nan, np.nan
     relative = DataArray(np.exp(log_values - log_mean).reshape(num_chains, -1), dims=("chain", "draw"))
     if (relative == 1.0).all():
         return log_mean, 0.0, -np.inf
