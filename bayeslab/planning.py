@@ -227,8 +227,8 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     """Whether discrete sites are better summed over than drawn: few other sites, and no labels of like components.
 
     Labels that select among components which may be exchanged, or but for the order of a stick, stay with Gibbs
-    sampling, which is fast and mixes no worse between their modes. So do those that the prior of Normal sites depends
-    on, as a spike and a slab: Gibbs sampling draws them with these integrated out.
+    sampling, which is fast and mixes no worse between their modes. So do those that select the prior of jointly Normal
+    sites and of no others, as a spike and a slab: Gibbs sampling draws them with these integrated out.
     closed: whether every site has a conditional in closed form.
     """
     bound = analysis.bound
@@ -237,14 +237,26 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     joint_rules = [field.jointly.rule for field in analysis.discrete_fields]
     if any(rule is None or rule.field is None or rule.field.chain is None for rule in joint_rules):
         return False  # sites that meet other than in chains have sweeps of their own
-    discrete = {name for name in bound.latent if bound.sites[name].is_discrete}
-    if any(rule.family.is_normal and terms(bound).priors[rule.site].depends & discrete for rule in analysis.rules):
-        return False  # modes of several widths, between which chains do not move
+    if _select_normal_priors(analysis):
+        return False
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
     largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
     if not 0 < size <= largest or summation_cost(bound) > MAX_ELIMINATION_COST:
         return False
     return not component_sites(bound) or not (stick_labels(analysis.rules, bound) or may_exchange_labels(bound))
+
+
+def _select_normal_priors(analysis: Analysis) -> bool:
+    """Whether a discrete site is in the priors of Normal sites that are integrated out together, and in no others."""
+    bound, priors = analysis.bound, terms(analysis.bound).priors
+    single = [{rule.site} for rule in analysis.rules if rule.family.is_normal]
+    joint = [*single, *({*rule.sites} for rule in rules_of(analysis.normal_blocks))]
+    continuous = [name for name in bound.latent if not bound.sites[name].is_discrete]
+    for label in (name for name in bound.latent if bound.sites[name].is_discrete):
+        selected = {name for name in continuous if label in priors[name].depends}
+        if selected and any(selected <= sites for sites in joint):
+            return True
+    return False
 
 
 def _are(names: Sequence[str]) -> str:

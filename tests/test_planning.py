@@ -142,3 +142,31 @@ def test_a_label_of_one_value_hides_nothing() -> None:
     assert tree.attrs["method"] == "Exact"
     evidence = stats.multivariate_normal(np.zeros(3), 4.0 + np.eye(3)).logpdf(y)
     np.testing.assert_allclose(tree.attrs["log_evidence"], evidence, rtol=1e-10)
+
+
+def spike_and_slab(x: Any, y: Any, both: bool = False) -> None:
+    """A coefficient that is nearly zero or not (George and McCulloch 1993), and perhaps a noise that knows which."""
+    is_in = numpyro.sample("is_in", dist.Bernoulli(0.5))
+    b = numpyro.sample("b", dist.Normal(0.0, jnp.where(is_in == 1, 2.0, 0.001)))
+    noise = numpyro.sample("noise", dist.HalfNormal(jnp.where(is_in == 1, 1.0, 2.0) if both else 1.0))
+    with numpyro.plate("row", len(y)):
+        numpyro.sample("y", dist.Normal(b * x, noise), obs=y)
+
+
+def test_a_label_of_a_spike_and_a_slab_is_drawn_without_the_coefficient() -> None:
+    """NUTS over the sum stays in the slab, 1.0 in every chain. The share is that of quadrature over the noise."""
+    x, slope = np.array([-1.0, 0, 1, 2, 3, -2]), 0.6
+    y = np.array([-0.9, 0.7, -0.2, 1.2, 1.1, -0.6]) + (slope - 0.37) * x
+    noise = (np.arange(800) + 0.5) / 160
+    masses = []
+    for sd in (0.001, 2.0):
+        covariance = noise[:, None, None] ** 2 * np.eye(6) + sd**2 * np.outer(x, x)
+        log_p = [stats.multivariate_normal(np.zeros(6), each).logpdf(y) for each in covariance]
+        masses.append((np.exp(log_p) * stats.halfnorm.pdf(noise)).sum())
+    right = masses[1] / sum(masses)
+    tree = bl.fit(0, spike_and_slab, {"x": x, "y": y}, progress=False)
+    draws = tree.posterior["is_in"]
+    assert tree.attrs["method"] == "Gibbs"
+    assert abs(float(draws.mean()) - right) < 4 * float(draws.mean("draw").std(ddof=1)) / 2
+    both = plan(Analysis(bl.bind(spike_and_slab, {"x": x, "y": y, "both": True})))
+    assert type(both.method) is bl.NUTS  # what else the label selects would hold it

@@ -25,6 +25,7 @@ NUM_DRAWS_AT_A_POINT = 4000
 """Draws of a new row from its distribution at a point, of which the mean and an interval are told."""
 MAX_ROWS_PRINTED = 20
 """The most predictions that are printed; a file gets all."""
+NOTHING_TO_PREDICT = "the model draws nothing of single rows, so there is nothing to predict"
 
 
 def summary(arguments: Namespace) -> int:
@@ -104,12 +105,12 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     coding = file_coding_of(tree)
     if coding is None:
         raise ValueError(f"'{arguments.result}' does not say how its columns were read; make it with `bayeslab fit`")
+    if "observed_data" not in tree.children:
+        raise ValueError(NOTHING_TO_PREDICT)
     if arguments.out is not None:
         require_writable(arguments.out)
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     lecture = _lecture_of(tree, lectures)
-    if "observed_data" not in tree.children:
-        raise ValueError("the model draws nothing of single rows, so there is nothing to predict")
     try:
         data = _new_data(lecture, table, coding)
         predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if _is_point(tree) else tree)
@@ -251,7 +252,7 @@ def _prediction_frame(predicted: "DataTree", table: TextTable, coding: FileCodin
             columns |= {name: drawn.mean(0), f"{name} sd": drawn.std(0), f"{name} low": low, f"{name} high": high}
     index = table.labels if table.labels is not None else range(1, table.num_rows + 1)
     if not columns:
-        raise ValueError("the model draws nothing of single rows, so there is nothing to predict")
+        raise ValueError(NOTHING_TO_PREDICT)
     frame = pandas.DataFrame(columns, index=pandas.Index(list(index), name="row"))
     if coding.target in table.columns:
         frame.insert(0, f"{coding.target} in file", table.columns[coding.target])
@@ -307,7 +308,7 @@ def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleTy
             {"posterior": predicted["posterior"].to_dataset(), "log_likelihood": densities}
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # large Pareto k, of which the table has a column
+        warnings.filterwarnings("ignore", ".*Pareto", UserWarning)  # the table has a column of large Pareto k
         return compare_densities(with_density)
 
 

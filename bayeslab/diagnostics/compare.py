@@ -320,10 +320,10 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
 def _refuse_other_labels(site: str, draws: Mapping[str, DataArray]) -> None:
     """Raise ValueError where two results name the elements of a site, as columns of a table, and not the same ones."""
     (first, ours), (other, theirs) = draws.items()
-    for dim in ours.dims:
-        own, another = (
-            {*map(str, each[dim].values)} if each[dim].dtype.kind in "OUT" else {} for each in (ours, theirs)
-        )
+    dims = [[dim for dim in each.dims if dim not in SAMPLE_DIMS] for each in (ours, theirs)]
+    for pair in zip(*dims, strict=True):
+        labels = [each[dim] for each, dim in zip((ours, theirs), pair, strict=True)]
+        own, another = ({*map(str, values.values)} if values.dtype.kind in "OUT" else set() for values in labels)
         if own and another and own != another:
             raise ValueError(
                 f"Site {site!r} has elements {sorted(own)} in {first!r} and {sorted(another)} in {other!r}: results of "

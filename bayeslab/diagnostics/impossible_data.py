@@ -85,7 +85,7 @@ def _at_points(bound: Bound, look: Callable[[dict[str, Any]], dict[Any, Array]])
 
 
 def _raise_impossible_sites(bound: Bound) -> None:
-    """Raises ValueError with the sites whose density is zero or undefined at all of 100 points, or else at most."""
+    """Raises ValueError with the sites whose density is zero or undefined at every point tried, or else at most."""
 
     def densities(sites: dict[str, Any]) -> dict[str, Array]:
         return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}

@@ -62,12 +62,20 @@ def held_out(
     the outermost.
     Returns a Dataset with log_density and entries (block,), how many numbers were hidden, and their sum log_score with
     its standard error log_score_se, which takes blocks for independent. log_density_mcse (block,) is the Monte Carlo
-    error of each mean over draws, k_hat (block,) the Pareto k of what is averaged. Above 0.7 hidden parts lie where
-    draws given the rest hardly come, and their density is too small by an unknown factor: there is a UserWarning.
+    error of each mean over draws, NaN of a point; k_hat (block,) the Pareto k of what is averaged. Above 0.7 hidden
+    parts lie where draws given the rest hardly come, and their density is too small by an unknown factor: there is a
+    UserWarning.
     Raises ValueError for a program with neither a chain nor a plate, where a sequence has fewer steps with entries than
     blocks, or fewer rows than blocks are there, where observed values are no entry of the data, and where what rows
     have of their own cannot be integrated out.
     """
+    scores = _scores(key, model, data, method, blocks, site)
+    _warn_of_parts_beyond_draws(scores)
+    return scores
+
+
+def _scores(key: Array | int, model: Program, data: Data, method: Method, blocks: int, site: str | None) -> "Dataset":
+    """What `held_out` returns."""
     from xarray import Dataset
 
     masked = Masked(model)
@@ -97,21 +105,28 @@ def held_out(
             continue
         with precision_scope():
             training_bound = replace(without_weights(bind(masked, training_data)), transform=transform)
-            gains = _log_likelihood_ratios(full_bound, training_bound, _flat_draws(tree, full_bound))
-            columns[:, block] = _log_mean(np.asarray(gains), tree["posterior"].sizes["chain"])
+            draws = _flat_draws(tree, full_bound)
+            gains = np.asarray(_log_likelihood_ratios(full_bound, training_bound, draws))
+        is_drawn, num_chains = bool(draws), tree["posterior"].sizes["chain"]
+        columns[:, block] = _log_mean(gains, num_chains) if is_drawn else (gains[0], 0.0, -np.inf)
     entries = [sum(int(where.sum()) for where in names.values()) for names in parts.masks]
     names = ("log_density", "log_density_mcse", "k_hat")
     scores: dict[str, Any] = {name: ("block", column) for name, column in zip(names, columns, strict=True)}
-    density, _, k = columns
-    if (k > MAX_RELIABLE_K).any():
-        warnings.warn(
-            f"hidden parts {np.flatnonzero(k > MAX_RELIABLE_K).tolist()} lie where draws given the rest hardly come "
-            f"(k-hat up to {k.max():.1f}, above {MAX_RELIABLE_K}), so their density is too small by an unknown factor; "
-            "take Exact() where it applies, or more blocks",
-            stacklevel=2,
-        )
+    density = columns[0]
     scores |= {"entries": ("block", entries), "log_score": density.sum(), "log_score_se": standard_error(density)}
     return Dataset(scores)
+
+
+def _warn_of_parts_beyond_draws(scores: "Dataset", of: str = "") -> None:
+    """Warn of hidden parts that lie where draws given the rest hardly come. of: what the scores are of, in words."""
+    k = scores["k_hat"].values
+    if (beyond := np.flatnonzero(k > MAX_RELIABLE_K)).size:
+        warnings.warn(
+            f"{of}hidden parts {beyond.tolist()} lie where draws given the rest hardly come (k-hat up to "
+            f"{np.nanmax(k):.1f}, above {MAX_RELIABLE_K}), so their density is too small by an unknown factor; take "
+            "Exact() where it applies, or more blocks",
+            stacklevel=3,
+        )
 
 
 def choose(
@@ -153,7 +168,8 @@ def choose(
     rows = []
     for value, value_key in zip(values, jax.random.split(raw_key(key), len(values)), strict=True):
         keys, data_of_value = jax.random.split(value_key, 4), dict(data) | {name: value}
-        row = held_out(keys[0], model, data_of_value, method, blocks, site)
+        row = _scores(keys[0], model, data_of_value, method, blocks, site)
+        _warn_of_parts_beyond_draws(row, f"{name} = {value}: ")
         tree = fit(keys[1], Masked(model), data_of_value, method, progress=False)
         rows.append(
             row.assign(
@@ -200,7 +216,7 @@ def _log_mean(log_values: np.ndarray, num_chains: int) -> tuple[float, float, fl
     from xarray import DataArray
 
     log_mean = float(logsumexp(log_values) - np.log(len(log_values)))
-    if not np.isfinite(log_mean):
+    if not np.isfinite(log_mean) or len(log_values) == 1:
         return log_mean, np.nan, np.nan
     relative = DataArray(np.exp(log_values - log_mean).reshape(num_chains, -1), dims=("chain", "draw"))
     if (relative == 1.0).all():

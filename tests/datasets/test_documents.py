@@ -165,6 +165,13 @@ FORMS: dict[str, Callable[[], Any]] = {
     "a series of counts": lambda: documents(
         LONG.rename(columns={"doc_id": "document"}).set_index(["document", "token"])["n"], names=[0, 1, 2]
     ),
+    "columns and indexes": lambda: documents(LONG.set_index(["doc_id", "token"], drop=False), names=[0, 1, 2]),
+    "a matrix with two indexes": lambda: documents(
+        pd.DataFrame(COUNTS, pd.MultiIndex.from_arrays([[0, 1, 2], [5, 6, 7]], names=["doc", "doc_id"]))
+    ),
+    "a matrix with an index of words": lambda: documents(
+        pd.DataFrame(COUNTS, pd.MultiIndex.from_arrays([[0, 1, 2], [5, 6, 7]], names=["doc", "term"]))
+    ),
     "nullable numbers": lambda: documents(pd.DataFrame(COUNTS).astype("Int64")),
     "nullable numbers of two kinds": lambda: documents(pd.DataFrame(COUNTS).astype({0: "UInt8", 1: "Float64"})),
     "exchange protocol": lambda: documents(Exchanged(), names=[0, 1, 2]),

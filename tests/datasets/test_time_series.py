@@ -54,7 +54,7 @@ def test_the_steps_of_a_grid_go_on(name: str) -> None:
 
 
 def test_days_of_the_month_go_on() -> None:
-    for months in (1, 3, 12):
+    for months in (1, 3, 6, 12):
         whole = pd.date_range("2020-01-15", periods=12, freq=pd.DateOffset(months=months)).to_pydatetime().tolist()
         assert continue_labels(whole[:7], 12) == whole
     ends = pd.date_range("2020-01-31", periods=5, freq="ME").to_pydatetime().tolist()

@@ -81,6 +81,8 @@ def test_elements_of_other_names_are_other_parameters() -> None:
         ValueError, match=r"Site 'w' has elements \['a', 'b', 'c'\] in 'x' and \['a', 'b', 'd'\] in 'y'"
     ):
         compare_posteriors({"x": first, "y": renamed(list("abd"))})
+    other_dim = second.map_over_datasets(lambda each: each.rename(feature="w_dim_0") if each else each)
+    assert compare_posteriors({"x": first, "y": other_dim})["mean_error_max"].max() < 0.3
     for labels in (list("cba"), [0, 1, 2]):
         assert compare_posteriors({"x": first, "y": renamed(labels)})["mean_error_max"].max() < 0.3
 

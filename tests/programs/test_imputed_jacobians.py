@@ -48,6 +48,18 @@ def shares(d: Any) -> None:
         numpyro.sample("y", dist.Normal(value[..., 0], 1.0), obs=np.ones(4))
 
 
+def masked(d: Any) -> None:
+    with numpyro.plate("row", 4), numpyro.handlers.mask(mask=np.array([True, True, False, True])):
+        value = numpyro.sample("d", dist.Gamma(2.0, 1.0), obs=d)
+        numpyro.sample("y", dist.Normal(value**2, 1.0), obs=np.ones(4))
+
+
+def masked_without_a_plate(d: Any) -> None:
+    with numpyro.handlers.mask(mask=np.array([True, True, False, True])):
+        value = numpyro.sample("d", dist.Gamma(2.0 * np.ones(4), 1.0), obs=d)
+        numpyro.sample("y", dist.Normal(value**2, 1.0), obs=np.ones(4))
+
+
 def with_missing_rows(d: np.ndarray, *places: Any) -> np.ndarray:
     for place in places:
         d[place] = NAN
@@ -59,6 +71,9 @@ CASES: dict[str, tuple[Callable[..., None], np.ndarray]] = {
     "two, weighted": (weighted, with_missing_rows(np.ones(4), 1, 3)),
     "three in two plates": (in_two_plates, with_missing_rows(np.ones((4, 2)), (1, 0), (2, 0), (3, 1))),
     "a column of two plates": (in_two_plates, with_missing_rows(np.ones((4, 2)), (slice(None), 0))),
+    "one, masked": (masked, with_missing_rows(np.ones(4), 1)),
+    "two, masked": (masked, with_missing_rows(np.ones(4), 1, 3)),
+    "two, masked without a plate": (masked_without_a_plate, with_missing_rows(np.ones(4), 0, 1)),
     "shares": (shares, with_missing_rows(RNG.dirichlet(np.ones(3), 4), 1, 3)),
 }
 

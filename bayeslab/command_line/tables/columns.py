@@ -61,7 +61,7 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
         return pandas.Series(days_of(table, name, cells, is_missing, reading), index, name=name)
     numbers = _numbers(table, name, cells, is_missing, reading)
     is_number = ~np.isnan(numbers)
-    refuse_dates(table, name, cells[~is_missing], is_number[~is_missing])
+    refuse_dates(table, name, cells[~is_missing], is_number[~is_missing], reading)
     _refuse_lost_digits(table, name, cells, numbers)
     wrong = ~is_number & ~is_missing
     _refuse_units(table, name, cells, wrong)

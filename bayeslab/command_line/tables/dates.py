@@ -25,11 +25,12 @@ MIN_COMPACT_DATES = 3
 """The smallest number of different whole numbers that are taken for dates where all look so."""
 
 
-def refuse_dates(table: TextTable, name: str, present: Any, is_number: Any) -> None:
-    """Raise ValueError where most of the cells that are there are dates, or all are dates written as numbers."""
+def refuse_dates(table: TextTable, name: str, present: Any, is_number: Any, reading: Reading) -> None:
+    """Raise ValueError where most of the cells that are there are dates, or all are dates written as numbers and the
+    column is none of numbers of a fit."""
     dates = [text for text in present[~is_number] if DATE_PATTERN.fullmatch(text)]
-    compact = {text for text in present if COMPACT_PATTERN.fullmatch(text)}
-    if len(compact) >= MIN_COMPACT_DATES and all(map(COMPACT_PATTERN.fullmatch, present)):
+    is_new = name not in reading.found
+    if is_new and len({*present}) >= MIN_COMPACT_DATES and all(map(COMPACT_PATTERN.fullmatch, present)):
         dates = present
     if len(dates) and 2 * len(dates) >= len(present):
         raise ValueError(

@@ -51,16 +51,22 @@ def as_frame(source: Any) -> Any:
 
 
 def with_index_as_columns(source: Any) -> Any:
-    """A table or a column of counts whose rows are named by document and word, with these as columns; anything else as
-    it is."""
+    """Counts whose rows are named by document and word, a table of one column or a column, with these as columns;
+    anything else as it is."""
     import pandas as pd
 
     if not isinstance(source, pd.DataFrame | pd.Series) or not isinstance(source.index, pd.MultiIndex):
         return source
-    names = source.index.to_frame().columns
-    if source.index.nlevels != 2 or long_form_columns(pd.DataFrame(columns=names)) is None:
+    known = [
+        [wanted for wanted in ("document", "word") if str(n).lower() in LONG_FORM_COLUMNS[wanted]]
+        for n in source.index.names
+    ]
+    if sorted(known) != [["document"], ["word"]]:
         return source
-    return (source.rename("count") if isinstance(source, pd.Series) else source).reset_index()
+    if isinstance(source, pd.Series):
+        return source.rename("count").reset_index() if pd.api.types.is_numeric_dtype(source) else source
+    others = [name for name in source.columns if name not in source.index.names]
+    return source[others].reset_index() if len(others) < 2 else source
 
 
 def as_array(matrix: Any) -> np.ndarray:

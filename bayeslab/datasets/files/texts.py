@@ -51,7 +51,9 @@ def _texts_of_folder(path: Path, encoding: str | None) -> tuple[dict[str, str], 
         if plain_suffix(file) == ".txt" and file.is_file() and not _is_hidden(file.relative_to(path))
     )
     if not files:
-        raise ValueError(f"the folder '{path}' has no file whose name ends in .txt; expected one for each document.")
+        raise ValueError(
+            f"the folder '{path}' has no file whose name ends in .txt, but hidden ones; expected one for each document."
+        )
     texts, occurrences = {}, Counter[str]()
     for file in files:
         texts[file.relative_to(path).as_posix()], notes = read_text(file, encoding)

@@ -53,7 +53,7 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
             population += 1
             continue
         name, comma, rest = line.partition(",")
-        goes_on = not comma and genotypes and len(genotypes[-1]) < len(loci) and place - 1 not in starts
+        goes_on = not comma and genotypes and len(genotypes[-1]) < len(loci)
         row = [*genotypes.pop(), *line.split()] if goes_on else rest.split()
         last = place + 1 == len(lines) or place + 1 in starts or "," in lines[place + 1][1]
         if not (comma or goes_on) or len(row) > len(loci) or (last and len(row) < len(loci)):
@@ -69,7 +69,7 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
     if not names:
         raise ValueError(f"{path} has no individual.")
     beside_last = [*genotypes[-1][:-1], *(row[-1] for row in genotypes)]
-    refuse_cut_end(path, where[-1], beside_last, "the genotype")
+    refuse_cut_end(path, lines[-1][0], beside_last, "the genotype")
     y, alleles = _alleles(path, genotypes, where)
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     individuals = [f"{name}:{one + 1}" if name in repeated else name for one, name in enumerate(names)]

@@ -104,12 +104,12 @@ def _candidates(times: pd.DatetimeIndex) -> list[Any]:
 
 
 def _same_days(times: pd.DatetimeIndex) -> list[pd.DateOffset]:
-    """Years, quarters and months where all times have the same day of the month, which every month has."""
+    """Years, half years, quarters and months where all times have the same day of the month, which every month has."""
     import pandas as pd
 
     if len(times) < 3 or times[0].day > 28 or (times.day != times[0].day).any():
         return []
-    return [pd.DateOffset(months=months) for months in (12, 3, 1)]
+    return [pd.DateOffset(months=months) for months in (12, 6, 3, 1)]
 
 
 def _refuse_empty_grid(times: Times, num_steps: int) -> None:

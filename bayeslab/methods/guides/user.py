@@ -90,6 +90,8 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
     needed = [p.name for p in parameters if p.default is Parameter.empty and p.kind not in _REST]
     if unknown := [name for name in needed if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
+    if isinstance(guide, autoguide.AutoSemiDAIS):
+        guide.prototype_trace = None  # that of an earlier fit, to other data
     try:
         sites, others = (
             numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound, bound)

@@ -28,8 +28,8 @@ STEP_RANGE = 1e-9, 1.0
 """The shortest and the longest step of a coordinate."""
 RADIUS_GROWTH = 0.1
 """How much farther from zero each further random point may lie, where none before had a density."""
-POINTS_NEAR_ZERO = 50
-"""Random points after which every other one begins again near zero."""
+TRIES_BEFORE_NEAR_ZERO = 50
+"""Random points after which every other one is drawn as near to zero as the first ones."""
 GROWTH, DECAY = 1.3, 0.5
 """Factors of the step of a coordinate whose derivative keeps its sign, and changes it (Riedmiller and Braun 1993)."""
 
@@ -82,8 +82,8 @@ def ascend(
 
     def draw(key: Array, earlier: Array | int = 0) -> tuple[Array, Array]:
         key, point_key = jax.random.split(key)
-        near = jnp.where(earlier % 2 == 1, earlier % POINTS_NEAR_ZERO, earlier)
-        radius = 1.0 + RADIUS_GROWTH * near
+        growth = jnp.where(earlier % 2 == 1, earlier % TRIES_BEFORE_NEAR_ZERO, earlier)
+        radius = 1.0 + RADIUS_GROWTH * growth
         return key, radius * jax.random.uniform(point_key, (size,), dtype, -1.0, 1.0)
 
     def step(state: AscentState) -> AscentState:

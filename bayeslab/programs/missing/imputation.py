@@ -59,11 +59,7 @@ class ImputationHandler(Messenger):
         msg |= {"value": None, "is_observed": False}
         fn = without_mask(fn) if name in self.unmasked else fn
         if name in self.gaps:
-            elements = elements_at(fn, self.gaps[name])
-            msg |= {
-                "fn": ElementsBesidePlates(elements) if msg["cond_indep_stack"] else elements,
-                "cond_indep_stack": [],
-            }
+            msg |= {"fn": ElementsBesidePlates(elements_at(fn, self.gaps[name])), "cond_indep_stack": []}
         else:
             msg["fn"] = with_own_elements(fn, present, given)
 
