@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from scipy.special import logsumexp
 
+from bayeslab.diagnostics.diagnose import MAX_K_HAT
 from bayeslab.diagnostics.pareto_tail import largest_size, pareto_tail
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
@@ -42,8 +43,6 @@ MIN_SEQUENCES_FOR_LOO = 5
 """The smallest number of sequences for leave-one-out."""
 MIN_DRAWS_FOR_LOO = 100
 """The smallest number of draws for importance sampling."""
-MAX_RELIABLE_K = 0.7
-"""Pareto k up to which a mean over draws is near to that of the posterior (Vehtari et al. 2024, arXiv:1507.02646)."""
 
 
 def held_out(
@@ -120,10 +119,10 @@ def _scores(key: Array | int, model: Program, data: Data, method: Method, blocks
 def _warn_of_parts_beyond_draws(scores: "Dataset", of: str = "") -> None:
     """Warn of hidden parts that lie where draws given the rest hardly come. of: what the scores are of, in words."""
     k = scores["k_hat"].values
-    if (beyond := np.flatnonzero(k > MAX_RELIABLE_K)).size:
+    if (beyond := np.flatnonzero(k > MAX_K_HAT)).size:
         warnings.warn(
             f"{of}hidden parts {beyond.tolist()} lie where draws given the rest hardly come (k-hat up to "
-            f"{np.nanmax(k):.1f}, above {MAX_RELIABLE_K}), so their density is too small by an unknown factor; take "
+            f"{np.nanmax(k):.1f}, above {MAX_K_HAT}), so their density is too small by an unknown factor; take "
             "Exact() where it applies, or more blocks",
             stacklevel=3,
         )
