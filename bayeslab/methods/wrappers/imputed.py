@@ -79,20 +79,21 @@ class ImputedSampler(SamplerWrapper):
     def convergence_verdict(
         self, state: State, data: ImputedData, samples: dict[str, Any]
     ) -> tuple[State | None, str] | None:
-        missing = {
-            gaps.site: without_given(gaps, data.bound.gaps[gaps.site], samples[gaps.site])
-            for gaps in self.gaps
-            if gaps.site in samples
-        }
-        return self.inner.convergence_verdict(state, data.inner, samples | missing)
+        return self.inner.convergence_verdict(state, data.inner, samples | self._missing(data.bound, samples))
 
     def form_of_conditionals(self, bound: Bound, samples: dict[str, Any]) -> tuple[Bound, dict[str, Any]]:
         without = without_given_elements(bound, self.gaps)
-        missing = {
-            gaps.site: np.stack(
-                [without_given(gaps, without.gaps[gaps.site], jnp.asarray(chain)) for chain in samples[gaps.site]]
-            )
+        chains = [
+            self._missing(without, {name: values[chain] for name, values in samples.items()})
+            for chain in range(len(next(iter(samples.values()))))
+        ]
+        missing = jax.tree.map(lambda *each: np.stack(each), *chains)
+        return self.inner.form_of_conditionals(without, samples | missing)
+
+    def _missing(self, without: Bound, samples: dict[str, Any]) -> dict[str, Any]:
+        """The missing elements (draw, element, *event) of draws of whole sites (draw, *site)."""
+        return {
+            gaps.site: without_given(gaps, without.gaps[gaps.site], jnp.asarray(samples[gaps.site]))
             for gaps in self.gaps
             if gaps.site in samples
         }
-        return self.inner.form_of_conditionals(without, samples | missing)
